@@ -1,0 +1,53 @@
+# Everything runs in .venv, which the targets make and keep up to date themselves.
+#   PYTHON=...  the interpreter to make .venv with (any Python >= 3.11)
+#   SIZE=...    smoke, quick or full, for reproduce
+#   ARGS=...    more arguments for test, bench and lock
+SIZE ?= quick
+ARGS ?=
+DEMO = combination-lock --horizon 20 --episodes 50000 --method paper --seed 1
+DEMO_OUT = runs/demo
+
+export PYTHON
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench reproduce lock clean
+
+help: ## print this list
+	@echo "make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## train on the combination lock and write its report to runs/demo
+	@tools/venv.sh run
+	.venv/bin/tasid train $(DEMO) --out $(DEMO_OUT) --overwrite
+	.venv/bin/tasid report $(DEMO_OUT)
+
+test: ## run the tests (ARGS='-k robust' for some of them)
+	@tools/venv.sh dev
+	.venv/bin/python -m pytest -n 2 $(ARGS)
+
+lint: ## check style, formatting and types
+	@tools/venv.sh dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: ## run the benchmarks
+	@if [ ! -f benchmarks/__main__.py ]; then \
+	    echo "benchmarks/ holds no benchmarks yet: nothing to run."; \
+	else \
+	    tools/venv.sh dev && .venv/bin/python -m benchmarks $(ARGS); \
+	fi
+
+reproduce: ## make all figures and tables of the paper (SIZE=smoke, quick or full)
+	@tools/venv.sh run
+	.venv/bin/tasid reproduce all --size $(SIZE)
+
+lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
+	@tools/venv.sh bare
+	@test -x .venv/bin/uv || .venv/bin/python -m pip --disable-pip-version-check install --quiet uv
+	@tools/lock.sh .venv/bin/uv $(ARGS)
+
+clean: ## remove .venv, caches and builds; runs/ stays
+	rm -rf .venv .venv.installing build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

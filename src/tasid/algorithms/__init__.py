@@ -1,0 +1,6 @@
+"""Floor 4 — algorithms, one file each, and the policies they return."""
+
+from tasid.algorithms.evaluate import Score, evaluate
+from tasid.algorithms.policy import Agent, Policy, load
+
+__all__ = ["Agent", "Policy", "Score", "evaluate", "load"]

@@ -1,0 +1,101 @@
+"""The practicable policy π = ρ ∘ φ as pure functions on a batch: decode, replay, act by the plan.
+
+φ_h tracks the state by replaying decoded transitions on the map: ŝ_{h+1} is where the label
+α_h(x_h, x_{h+1}) leads from ŝ_h. A batch always has the width it was compiled for, because
+float32 products depend on the batch's shape and near-ties would flip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from numpy.typing import ArrayLike
+
+from tasid.learning import Labels, Network
+from tasid.mdp import RobustPlan
+
+WIDTH = 128
+"""The batch width at which policies run; an episode's slot is its index modulo this."""
+
+
+class Tracked(NamedTuple):
+    """What the policy remembers: ŝ_{h−1} [W] and x_{h−1} [W, …]."""
+
+    states: jax.Array
+    observations: jax.Array
+
+
+class Decoded(NamedTuple):
+    """One decoded transition: the label, where it leads, and the model's probability of it."""
+
+    label: jax.Array
+    states: jax.Array
+    confidence: jax.Array
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["plan", "start_state", "labels", "models"],
+    meta_fields=["network"],
+)
+@dataclass(frozen=True)
+class Decoder:
+    """Everything π needs at run time, as one pytree; the models of later steps may be blank."""
+
+    plan: jax.Array
+    """ρ as [H, S]."""
+    start_state: jax.Array
+    labels: Labels
+    models: jax.Array
+    """Flat parameters of f_0 … f_{H−2}, [H−1, P]."""
+    network: Network
+
+    @classmethod
+    def blank(cls, plan: RobustPlan, labels: Labels, network: Network) -> Decoder:
+        """A decoder that knows the plan and no model yet."""
+        return cls(
+            plan=jnp.asarray(plan.actions),
+            start_state=jnp.int32(plan.simulator.start),
+            labels=labels,
+            models=jnp.zeros((plan.simulator.horizon - 1, network.num_parameters), jnp.float32),
+            network=network,
+        )
+
+    def with_model(self, h: int, parameters: jax.Array) -> Decoder:
+        """The decoder extended by the model of step h."""
+        return replace(self, models=self.models.at[h].set(parameters))
+
+    def with_models(self, models: ArrayLike) -> Decoder:
+        """The decoder with all its models, [H−1, P]."""
+        return replace(self, models=jnp.asarray(models, jnp.float32))
+
+    def start(self, observations: jax.Array) -> Tracked:
+        """Before the first decision, every episode is at the start."""
+        return Tracked(jnp.full(observations.shape[0], self.start_state), observations)
+
+    def decode(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> Decoded:
+        """α_h and φ_{h+1} for the transition x_h → x_{h+1} just seen."""
+        tables = self.labels.at(h)
+        scores = self.network.apply(self.models[h], memory.observations, observations)
+        scores = jnp.where(tables.valid[memory.states], scores, -jnp.inf)
+        label = jnp.argmax(scores, axis=-1)
+        confidence = jnp.exp(jnp.max(jax.nn.log_softmax(scores, axis=-1), axis=-1))
+        return Decoded(label, tables.successor[memory.states, label], confidence)
+
+    def track(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> jax.Array:
+        """ŝ_h [W] from the memory of step h−1 and the observations of step h."""
+        if self.models.shape[0] == 0:
+            return memory.states
+        decoded = self.decode(memory, observations, jnp.maximum(h - 1, 0))
+        return jnp.where(h == 0, memory.states, decoded.states)
+
+    def act(
+        self, memory: Tracked, observations: jax.Array, h: jax.Array
+    ) -> tuple[Tracked, jax.Array]:
+        """π_h: track, then act by the plan."""
+        states = self.track(memory, observations, h)
+        return Tracked(states, observations), self.plan[h, states].astype(jnp.int32)

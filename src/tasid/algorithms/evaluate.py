@@ -1,0 +1,72 @@
+"""Scoring any policy in a target by Monte Carlo, compiled where the target allows it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.decoder import WIDTH
+from tasid.algorithms.policy import Policy
+from tasid.envs import BlockMDP
+from tasid.envs.rollout import roll
+from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Returns of whole episodes."""
+
+    returns: NDArray[np.float64]
+    """One number per episode."""
+
+    @property
+    def mean(self) -> float:
+        """The mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """A 95 % interval of the mean (normal approximation)."""
+        if self.returns.size < 2:
+            return (-math.inf, math.inf)
+        half = 1.96 * float(self.returns.std(ddof=1)) / math.sqrt(self.returns.size)
+        return (self.mean - half, self.mean + half)
+
+
+def evaluate(
+    policy: Policy, env: BlockMDP | Target, *, episodes: int = 10_000, seed: int = 0
+) -> Score:
+    """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
+    if episodes < 1:
+        raise ValueError(f"episodes: {episodes} is below 1")
+    target = env.target if isinstance(env, BlockMDP) else env
+    check_fit(policy, target)
+    key = seed_key(seed)
+    parts = [_chunk(target, policy.decoder, key, first) for first in range(0, episodes, WIDTH)]
+    returns = np.concatenate([np.asarray(part, np.float64) for part in parts])[:episodes]
+    return Score(returns)
+
+
+def check_fit(policy: Policy, target: Target) -> None:
+    """Refuse a target that this policy cannot act in, saying what differs."""
+    for what, of_policy, of_target in (
+        ("actions", policy.simulator.num_actions, target.num_actions),
+        ("horizon", policy.simulator.horizon, target.horizon),
+        ("observation shape", policy.observation_shape, target.observation_shape),
+    ):
+        if of_policy != of_target:
+            raise ValueError(
+                f"env: its {what} is {of_target}, but the policy was learned with {of_policy}"
+            )
+
+
+@jax.jit
+def _chunk(target: Any, decoder: Any, key: jax.Array, first: jax.Array) -> jax.Array:
+    keys = episode_keys(key, EVALUATION, first + jnp.arange(WIDTH))
+    return roll(target, decoder, keys, steps=target.horizon).returns

@@ -1,0 +1,160 @@
+"""The combination lock (section 5 and appendix of the paper): exploration made hard on purpose.
+
+Latent states are (layer, type), layers 0 … H, types 1, 2, 3. From type 1 one good action stays on
+type 1 and all others lead to 2; from 2 one good action stays, another goes back to 1, all others
+fall to 3, which is for ever. Arriving pays 9.5 / 10 / 0 at type 1 / 2 / 3; on the way, falling pays
++1 and staying on type 1 costs 1/H, to mislead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import hadamard
+
+from tasid.envs.block import BlockMDP, block_mdp
+from tasid.mdp import AbstractSimulator, PerturbedMDP, perturb
+
+NAME = "combination-lock"
+_TYPES = 3
+_ARRIVAL = {1: 9.5, 2: 10.0, 3: 0.0}
+_UNPERTURBED = ("last", "none", "all")
+
+
+def combination_lock(
+    *,
+    horizon: int = 20,
+    num_actions: int = 10,
+    eta: float = 0.1,
+    noise: float = 0.1,
+    bernoulli: bool = False,
+    unperturbed: str = "last",
+    seed: int = 0,
+) -> BlockMDP:
+    """One random lock: good actions, perturbation and observation are drawn from `seed`.
+
+    `noise` is the standard deviation of the Gaussian noise; `bernoulli` blends an equally long
+    random bit vector into the observation (the main text's emission); `unperturbed` says in which
+    layers type 2 is spared perturbation: the last decision, none, or all.
+    """
+    _check_options(horizon, num_actions, noise, unperturbed)
+    options = {
+        "horizon": int(horizon),
+        "num_actions": int(num_actions),
+        "eta": float(eta),
+        "noise": float(noise),
+        "bernoulli": bool(bernoulli),
+        "unperturbed": unperturbed,
+        "seed": int(seed),
+    }
+    sim = lock_simulator(horizon, num_actions, seed=seed)
+    xi = perturb(sim, eta=eta, seed=seed).xi.copy()
+    spared = {"none": [], "last": [horizon - 1], "all": list(range(horizon))}[unperturbed]
+    xi[[_index(layer, 2) for layer in spared]] = np.eye(num_actions)
+    emission = _emission(horizon, noise=noise, bernoulli=bernoulli, seed=seed)
+    return block_mdp(NAME, options, PerturbedMDP(sim, xi), emission)
+
+
+def lock_simulator(horizon: int, num_actions: int, *, seed: int) -> AbstractSimulator:
+    """The lock's deterministic map, with good actions drawn from `seed`."""
+    size = _TYPES * (horizon + 1)
+    successor = np.tile(np.arange(size)[:, None], (1, num_actions))
+    reward = np.zeros((size, num_actions))
+    rng = _rng("good actions", seed)
+    for layer in range(horizon):
+        stay, (hold, climb) = rng.integers(num_actions), rng.choice(num_actions, 2, replace=False)
+        leads = np.full((_TYPES, num_actions), 3)
+        leads[0] = 2
+        leads[0, stay] = 1
+        leads[1, hold], leads[1, climb] = 2, 1
+        for kind in (1, 2, 3):
+            row = _index(layer, kind)
+            successor[row] = [_index(layer + 1, to) for to in leads[kind - 1]]
+            reward[row] = [_pay(layer, kind, to, horizon) for to in leads[kind - 1]]
+    labels = [(layer, kind) for layer in range(horizon + 1) for kind in (1, 2, 3)]
+    return AbstractSimulator(
+        successor, reward, horizon=horizon, start=_index(0, 1), states=labels
+    )
+
+
+def _index(layer: int, kind: int) -> int:
+    return _TYPES * layer + kind - 1
+
+
+def _pay(layer: int, kind: int, to: int, horizon: int) -> float:
+    if layer + 1 == horizon:
+        return _ARRIVAL[to]
+    return {(2, 3): 1.0, (1, 1): -1.0 / horizon}.get((kind, to), 0.0)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["clean", "mixing", "noise"],
+    meta_fields=["random_bits"],
+)
+@dataclass(frozen=True)
+class LockEmission:
+    """x = H · perm(v_s ⊕ bits + noise): one-hot type and layer, hidden in a Hadamard mixture."""
+
+    clean: jax.Array
+    """The mixture of every state's noiseless one-hot code, [S, d]."""
+    mixing: jax.Array
+    """The Hadamard columns that the code's entries land on, [entries, d]."""
+    noise: jax.Array
+    random_bits: int
+    """How many fair random bits stand behind the code (0 unless the Bernoulli block is on)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return (int(self.mixing.shape[-1]),)
+
+    def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
+        """Draw x ~ q(· | state)."""
+        entries = self.mixing.shape[0]
+        code = self.noise * jax.random.normal(key, (entries,))
+        if self.random_bits:
+            bits = jax.random.bernoulli(jax.random.fold_in(key, 1), shape=(self.random_bits,))
+            code = code.at[entries - self.random_bits :].add(bits)
+        return self.clean[state] + code @ self.mixing
+
+
+def _emission(horizon: int, *, noise: float, bernoulli: bool, seed: int) -> LockEmission:
+    code = _TYPES + horizon + 1
+    entries = 2 * code if bernoulli else code
+    width = 1 << (entries - 1).bit_length()
+    place = _rng("permutation", seed).permutation(entries)
+    mixing = hadamard(width).astype(np.float32)[place]
+    layer, kind = np.divmod(np.arange(_TYPES * (horizon + 1)), _TYPES)
+    clean = mixing[kind] + mixing[_TYPES + layer]
+    return LockEmission(
+        clean=jnp.asarray(clean),
+        mixing=jnp.asarray(mixing),
+        noise=jnp.float32(noise),
+        random_bits=entries - code,
+    )
+
+
+def _rng(purpose: str, seed: int) -> np.random.Generator:
+    """Separate streams: a new permutation must not mean new good actions."""
+    return np.random.default_rng(np.random.SeedSequence([*purpose.encode(), seed]))
+
+
+def _check_options(horizon: Any, num_actions: Any, noise: Any, unperturbed: str) -> None:
+    if horizon < 1:
+        raise ValueError(f"horizon: {horizon} is below 1")
+    if num_actions < 3:
+        raise ValueError(
+            f"num_actions: {num_actions} is below 3; type 2 needs two good actions and a bad one"
+        )
+    if not (np.isfinite(noise) and noise >= 0):
+        raise ValueError(f"noise: {noise} is not a standard deviation")
+    if unperturbed not in _UNPERTURBED:
+        raise ValueError(f"unperturbed: {unperturbed!r} is none of {', '.join(_UNPERTURBED)}")
+
+

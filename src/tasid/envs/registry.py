@@ -1,0 +1,26 @@
+"""Environments of ours by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tasid.envs import combination_lock
+from tasid.envs.block import BlockMDP
+
+ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
+    combination_lock.NAME: combination_lock.combination_lock,
+}
+
+
+def make(name: str, **options: Any) -> BlockMDP:
+    """Build an environment by name; `options` are those of its builder, `seed` picks the instance."""
+    builder = ENVIRONMENTS.get(name)
+    if builder is None:
+        raise ValueError(f"name: no environment {name!r}; there are: {', '.join(ENVIRONMENTS)}")
+    known = inspect.signature(builder).parameters
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise TypeError(f"{name}: no option {unknown[0]!r}; its options are: {', '.join(known)}")
+    return builder(**options)

@@ -1,0 +1,92 @@
+"""Driving an actor through a target: the one loop under learning, evaluation and diagnosis.
+
+An actor is two functions on a batch of fixed width: `start(observations) → carry` and
+`act(carry, observations, h) → (carry, actions)`. In a traceable target the loop is compiled;
+elsewhere the same body runs step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from tasid.envs.target import State, Target
+
+Carry = Any
+
+
+class Actor(Protocol):
+    """Something that chooses actions from observations, with a memory of its own."""
+
+    def start(self, observations: jax.Array) -> Carry:
+        """The memory before the first decision."""
+
+    def act(
+        self, carry: Carry, observations: jax.Array, h: jax.Array
+    ) -> tuple[Carry, jax.Array]:
+        """Look at the observations [W, …] of step h; remember, and choose actions [W]."""
+
+
+class Moment(NamedTuple):
+    """A batch of episodes between two actions."""
+
+    state: State
+    observations: jax.Array
+    carry: Carry
+    returns: jax.Array
+
+
+def begin(target: Target, actor: Actor, keys: jax.Array) -> Moment:
+    """Start an episode per key."""
+    state, observations = target.reset(keys)
+    return Moment(state, observations, actor.start(observations), jnp.zeros(keys.shape[0]))
+
+
+def advance(
+    target: Target, actor: Actor, moment: Moment, h: jax.Array, keys: jax.Array
+) -> tuple[Moment, jax.Array]:
+    """One step of every episode; also gives the actions taken."""
+    carry, actions = actor.act(moment.carry, moment.observations, h)
+    state, observations, rewards = target.step(moment.state, actions, h, keys)
+    return Moment(state, observations, carry, moment.returns + rewards), actions
+
+
+def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:
+    """Follow the actor for `steps` steps, a number that compiled code may learn at run time."""
+
+    def body(h: jax.Array, moment: Moment) -> Moment:
+        return advance(target, actor, moment, h, keys)[0]
+
+    moment = begin(target, actor, keys)
+    if target.traceable:
+        return jax.lax.fori_loop(0, steps, body, moment)  # type: ignore[no-any-return]
+    for h in range(int(steps)):
+        moment = body(jnp.int32(h), moment)
+    return moment
+
+
+def trace(
+    target: Target,
+    actor: Actor,
+    keys: jax.Array,
+    *,
+    record: Callable[[Moment, jax.Array, Moment, jax.Array], Any],
+) -> tuple[Moment, Any]:
+    """Whole episodes, with `record(before, actions, after, h)` of every step stacked to [H, …]."""
+
+    def body(moment: Moment, h: jax.Array) -> tuple[Moment, Any]:
+        after, actions = advance(target, actor, moment, h, keys)
+        return after, record(moment, actions, after, h)
+
+    moment = begin(target, actor, keys)
+    steps = jnp.arange(target.horizon)
+    if target.traceable:
+        return jax.lax.scan(body, moment, steps)
+    records = []
+    for h in steps:
+        moment, one = body(moment, h)
+        records.append(one)
+    return moment, jax.tree.map(lambda *xs: jnp.stack(xs), *records)

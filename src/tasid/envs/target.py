@@ -1,0 +1,68 @@
+"""Oracle access to a target environment, and nothing more.
+
+A learner may start episodes, act, observe and be paid. The state it carries from step to step is
+opaque: latent states exist behind it, but nothing here reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+State = Any
+"""Whatever a target needs to go on with its episodes; never looked into by a learner."""
+
+EVALUATION = 1 << 30
+DIAGNOSIS = EVALUATION + 1
+"""Phases of episodes that are not learning; learning step h has phase h."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A batch of episodes, advanced together.
+
+    `traceable` targets are JAX pytrees whose methods may run inside a compiled loop. Every episode
+    has a key of its own, and all randomness of the episode derives from it.
+    """
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+
+    @property
+    def horizon(self) -> int:
+        """H: how many actions an episode takes."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+
+    @property
+    def traceable(self) -> bool:
+        """May `reset` and `step` be traced by JAX?"""
+
+    def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
+        """Start one episode per key [W]; give the first observations [W, …]."""
+
+    def step(
+        self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array]:
+        """Take actions [W] at step h; give the next observations [W, …] and rewards [W]."""
+
+
+def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Array:
+    """Keys [W] that make an episode a pure function of (seed, phase, episode index)."""
+    phase_key = jax.random.fold_in(seed_key, phase)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, episodes)
+
+
+def seed_key(seed: int) -> jax.Array:
+    """The root key of a seed; threefry by name, so that a user's JAX defaults cannot change it."""
+    return jax.random.key(seed, impl="threefry2x32")
+
+
+def stream(keys: jax.Array, number: Any) -> jax.Array:
+    """An independent stream of every key in a batch."""
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, jnp.uint32(number))

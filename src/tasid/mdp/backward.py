@@ -1,0 +1,98 @@
+"""The one backward sweep under every dynamic programme of this floor.
+
+All of them share Q_h(s, a) = R°_h(s, a) + V_{h+1}(T°_h(s, a)) and differ only in how V_h is made
+from Q_h: by a max–min mixture, by a policy, by a perturbation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.mdp.simulator import AbstractSimulator
+
+Rows = NDArray[np.intp] | slice
+Combine = Callable[[int, Rows, NDArray[np.float64]], NDArray[np.float64]]
+"""(h, rows, Q [A, n]) → V_h on those rows [n]."""
+
+ALL: slice = slice(None)
+_SMALL = 2_000_000
+"""Below this many (h, s, a) a full sweep takes milliseconds: finding the frontier cannot pay."""
+
+
+def backward(
+    sim: AbstractSimulator,
+    combine: Combine,
+    *,
+    frontier: Sequence[Rows] | None = None,
+    keep: bool = False,
+) -> tuple[float, NDArray[np.float64] | None]:
+    """Sweep h = H−1 … 0; return the value at the start and, if `keep`, V as [H+1, S].
+
+    With a `frontier` only those states are touched; kept values are NaN elsewhere.
+    """
+    rows_at = [ALL] * sim.horizon if frontier is None else frontier
+    value = np.zeros(sim.num_states)
+    kept = np.full((sim.horizon + 1, sim.num_states), np.nan) if keep else None
+    if kept is not None:
+        kept[sim.horizon] = 0.0
+    tables = _ActionMajor(sim)
+    for h in reversed(range(sim.horizon)):
+        rows = rows_at[h]
+        new = combine(h, rows, tables.lookahead(h, rows, value))
+        if isinstance(rows, slice):
+            value = new
+        else:
+            value[rows] = new
+        if kept is not None:
+            kept[h][rows] = new
+    return float(sim.start_probabilities @ value[sim.starts]), kept
+
+
+class _ActionMajor:
+    """Tables laid out [A, S] with native index type: each action's gather is one pass."""
+
+    def __init__(self, sim: AbstractSimulator) -> None:
+        self._sim = sim
+        self._homogeneous = sim.successor.ndim == 2 and sim.reward.ndim == 2
+        self._step: tuple[int, NDArray[np.intp], NDArray[np.float64]] | None = None
+
+    def lookahead(
+        self, h: int, rows: Rows, value: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        if not isinstance(rows, slice):
+            successor = self._sim.successor_at(h)[rows].T
+            return value[successor] + self._sim.reward_at(h)[rows].T
+        if self._step is None or not (self._homogeneous or self._step[0] == h):
+            successor = np.ascontiguousarray(self._sim.successor_at(h).T, dtype=np.intp)
+            self._step = (h, successor, np.ascontiguousarray(self._sim.reward_at(h).T))
+        _, successor, reward = self._step
+        q = np.take(value, successor)
+        q += reward
+        return q
+
+
+def frontier_when_cheaper(
+    sim: AbstractSimulator, *, force: bool | None = None
+) -> list[Rows] | None:
+    """The states reachable at each step, or None where sweeping all of them costs no more.
+
+    Any action may come out as any other, so every action's successor is reachable.
+    """
+    cells = sim.horizon * sim.num_states
+    if force is False or (force is None and cells * sim.num_actions <= _SMALL):
+        return None
+    rows = np.unique(sim.starts).astype(np.intp)
+    frontier: list[Rows] = []
+    touched = 0
+    for h in range(sim.horizon):
+        frontier.append(rows)
+        touched += rows.size
+        if force is None and 3 * touched > cells:
+            return None
+        reached = np.zeros(sim.num_states, dtype=bool)
+        reached[sim.successor_at(h)[rows]] = True
+        rows = np.flatnonzero(reached)
+    return frontier

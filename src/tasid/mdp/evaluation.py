@@ -1,0 +1,161 @@
+"""Exact values of abstract policies: nominal, in a given perturbation, in the worst one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.mdp.backward import Rows, backward, frontier_when_cheaper
+from tasid.mdp.perturbation import PerturbedMDP, checked_eta, tremble
+from tasid.mdp.robust_dp import RobustPlan, robust_dp
+from tasid.mdp.simulator import AbstractSimulator
+
+AbstractPolicy = RobustPlan | ArrayLike
+"""A plan, actions [H, S] (or [S], [H, 1], … broadcast to it), or probabilities [H, S, A]."""
+
+
+def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) -> float:
+    """V^ψ_M, exactly: in the simulator itself, or in a perturbation of it."""
+    sim = mdp if isinstance(mdp, AbstractSimulator) else mdp.simulator
+    table = policy_table(sim, policy)
+
+    def follow(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        step = table[h][rows]
+        if isinstance(mdp, PerturbedMDP):
+            q = _through(mdp.xi_at(h)[rows], q)
+        return _chosen(step, q)
+
+    return backward(sim, follow, frontier=frontier_when_cheaper(sim))[0]
+
+
+def worst_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
+    """min_M V^ψ_M over all η-perturbations M of the simulator."""
+    return _against_nature(sim, policy_table(sim, policy), checked_eta(eta))[0]
+
+
+def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> PerturbedMDP:
+    """The η-perturbation in which this policy earns least."""
+    _, nature = _against_nature(sim, policy_table(sim, policy), checked_eta(eta))
+    return tremble(sim, eta=eta, towards=nature)
+
+
+def blind_value(world: PerturbedMDP) -> float:
+    """What needs no eyes: the better of the best constant action and the open-loop nominal plan.
+
+    With several starts the plan's route from each of them is tried on the whole mixture.
+    """
+    sim = world.simulator
+    plan = robust_dp(sim, eta=0.0)
+    nominal = [[step.action for step in plan.route(int(start))] for start in sim.starts]
+    open_loop = max(policy_value(world, np.array(actions)[:, None]) for actions in nominal)
+    constant = max(policy_value(world, np.array([[a]])) for a in range(sim.num_actions))
+    return max(open_loop, constant)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A saddle point, checked: nature's best response to the plan and the agent's to nature's.
+
+    `lower` is the plan's worst-case value, `upper` what the best agent earns against that very
+    nature; max–min lies between them, so a gap of 0 proves the plan optimal.
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    def gap(self) -> float:
+        """How much better than the plan any policy could possibly be in the worst case."""
+        return self.upper - self.lower
+
+
+def certify(plan: RobustPlan) -> Certificate:
+    """Two more sweeps, no enumeration: see `Certificate`."""
+    sim, eta = plan.simulator, plan.eta
+    lower, nature = _against_nature(sim, policy_table(sim, plan), eta)
+
+    def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        trembled = np.take_along_axis(q, nature[h][rows][None].astype(np.intp), axis=0)[0]
+        best: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * trembled
+        return best
+
+    upper, _ = backward(sim, best_response, frontier=frontier_when_cheaper(sim))
+    return Certificate(lower, upper)
+
+
+def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]:
+    """The policy as actions [H, S] or probabilities [H, S, A], checked."""
+    shape = (sim.horizon, sim.num_states)
+    if isinstance(policy, RobustPlan) and policy.actions.shape != shape:
+        raise ValueError(
+            f"policy: the plan is for [H, S] = {policy.actions.shape}, the world has {shape}"
+        )
+    table = np.asarray(policy.actions if isinstance(policy, RobustPlan) else policy)
+    if table.dtype.kind == "f" and table.ndim == 3:
+        probabilities = _spread(table, (*shape, sim.num_actions))
+        fine = (table >= 0).all(axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-5)
+        _refuse(probabilities, ~fine, "a distribution over actions")
+        return probabilities
+    if table.dtype.kind not in "iu":
+        raise TypeError(
+            f"policy: dtype {table.dtype} and shape {table.shape} are neither whole-number "
+            "actions [H, S] nor probabilities [H, S, A]"
+        )
+    actions = _spread(table, shape)
+    _refuse(actions, (table < 0) | (table >= sim.num_actions), f"in 0 … {sim.num_actions - 1}")
+    return actions
+
+
+def _spread(table: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    try:
+        return np.broadcast_to(table, shape)
+    except ValueError:
+        meaning = "[H, S]" if len(shape) == 2 else "[H, S, A]"
+        raise ValueError(
+            f"policy: shape {table.shape} does not broadcast to {meaning} = {shape}"
+        ) from None
+
+
+def _refuse(table: NDArray[Any], bad: NDArray[np.bool_], right: str) -> None:
+    if not bad.any():
+        return
+    bad = np.broadcast_to(bad, table.shape[:2])
+    first = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
+    raise ValueError(
+        f"policy: {table[first]} at (h, s) = {first} should be {right}; "
+        f"{int(bad.sum())} such entries in all"
+    )
+
+
+def _chosen(step: NDArray[Any], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Q [A, n] under one step of a policy: actions [n] or probabilities [n, A]."""
+    if step.ndim == 2:
+        mixed: NDArray[np.float64] = np.einsum("na,an->n", step, q)
+        return mixed
+    return np.take_along_axis(q, step[None].astype(np.intp), axis=0)[0]
+
+
+def _through(xi: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E[Q(s, a') | command a] as [A, n]."""
+    seen: NDArray[np.float64] = np.einsum("sab,bs->as", xi, q)
+    return seen
+
+
+def _against_nature(
+    sim: AbstractSimulator, table: NDArray[Any], eta: float
+) -> tuple[float, NDArray[Any]]:
+    """The policy's worst-case value and nature's choices [H, S]: where she sends η of the mass."""
+    nature = np.zeros(
+        (sim.horizon, sim.num_states), dtype=np.min_scalar_type(sim.num_actions - 1)
+    )
+
+    def respond(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        nature[h, rows] = q.argmin(axis=0)
+        value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.min(axis=0)
+        return value
+
+    value, _ = backward(sim, respond, frontier=frontier_when_cheaper(sim))
+    return value, nature

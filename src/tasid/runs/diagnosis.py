@@ -1,0 +1,72 @@
+"""How well a policy decodes, measured through the latent door of our own environments.
+
+No learner imports this: it looks at latent states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms import Policy
+from tasid.algorithms.decoder import WIDTH, Decoder
+from tasid.envs import BlockMDP, Latent
+from tasid.envs.rollout import Moment, trace
+from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Accuracies under the policy's own visits."""
+
+    decoder_accuracy: NDArray[np.float64]
+    """Per step [H−1]: α_h leads from the true s_h to the true s_{h+1} on the map."""
+    tracking_accuracy: NDArray[np.float64]
+    """Per step [H]: ŝ_h = s_h."""
+
+
+def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0) -> Diagnosis:
+    """Run the policy and compare what it decoded with what was."""
+    key = seed_key(seed)
+    successor = jnp.asarray(policy.simulator.successor)
+    parts = [
+        _chunk(env.target, policy.decoder, successor, key, first)
+        for first in range(0, episodes, WIDTH)
+    ]
+    decoded, tracked = (np.concatenate(hits, axis=1) for hits in zip(*parts, strict=True))
+    return Diagnosis(decoded[:-1, :episodes].mean(axis=1), tracked[:, :episodes].mean(axis=1))
+
+
+@jax.jit
+def _chunk(
+    target: Any, decoder: Decoder, successor: jax.Array, key: jax.Array, first: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
+    _, hits = trace(target, decoder, keys, record=partial(_hits, decoder, successor))
+    return hits  # type: ignore[no-any-return]
+
+
+def _hits(
+    decoder: Decoder,
+    successor: jax.Array,
+    before: Moment,
+    actions: jax.Array,
+    after: Moment,
+    h: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Was the transition of this step decoded rightly, and was the state before it?"""
+    was, became = Latent.states(before.state), Latent.states(after.state)
+    tracked = after.carry.states == was
+    if decoder.models.shape[0] == 0:
+        return tracked, tracked
+    step = jnp.minimum(h, decoder.models.shape[0] - 1)
+    label = decoder.decode(after.carry, after.observations, step).label
+    command = decoder.labels.at(step).command[after.carry.states, label]
+    leads = (successor if successor.ndim == 2 else successor[step])[was, command]
+    return leads == became, tracked

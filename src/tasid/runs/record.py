@@ -1,0 +1,122 @@
+"""A run on disk: what was asked, how learning went, the policy, and how it scored.
+
+    run.json       what was asked: environment, method, budget, seeds, versions
+    epochs.jsonl   one row per epoch of every step
+    steps.jsonl    one row per step
+    policy/        the policy (artifact)
+    evaluation/    returns and accuracies as arrays, the summary as metadata (artifact)
+    result.json    the summary once more, for people and scripts
+
+Figures and pages are made from these files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.tasid import EpochEnded, Event, StepEnded
+from tasid.storage import (
+    Artifact,
+    ArtifactError,
+    read_artifact,
+    write_artifact,
+    write_bytes_atomically,
+)
+
+_FILES = {EpochEnded: "epochs.jsonl", StepEnded: "steps.jsonl"}
+_EVALUATION = "evaluation"
+
+
+class Run:
+    """The folder of one run; every file in it appears whole or not at all."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def create(cls, folder: str | Path, asked: Mapping[str, Any], *, overwrite: bool) -> Run:
+        """A new run; an existing one is only replaced when told so."""
+        run = cls(folder)
+        if run.folder.exists() and (not run.folder.is_dir() or any(run.folder.iterdir())):
+            if not overwrite:
+                raise FileExistsError(
+                    f"{run.folder}: exists already; choose another folder or pass --overwrite"
+                )
+            if not (run.folder / "run.json").exists():
+                raise FileExistsError(f"{run.folder}: holds no run of ours, so it is left alone")
+            shutil.rmtree(run.folder)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        run._write_json("run.json", asked)
+        return run
+
+    @property
+    def policy_folder(self) -> Path:
+        """Where the policy is."""
+        return self.folder / "policy"
+
+    def write_events(self, events: Iterable[Event]) -> None:
+        """All events of the learning, one row each, in two files."""
+        events = list(events)
+        for kind, name in _FILES.items():
+            rows = [json.dumps(asdict(event)) for event in events if isinstance(event, kind)]
+            write_bytes_atomically(self.folder / name, "".join(f"{r}\n" for r in rows).encode())
+
+    def write_evaluation(
+        self, summary: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """The scores: arrays and summary."""
+        write_artifact(
+            self.folder / _EVALUATION, kind=_EVALUATION, metadata=summary, arrays=arrays
+        )
+        self._write_json("result.json", summary)
+
+    def asked(self) -> dict[str, Any]:
+        """run.json."""
+        path = self.folder / "run.json"
+        try:
+            loaded = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ArtifactError(
+                f"{self.folder}: no run here (run.json is missing); give a folder that "
+                "'tasid train --out' wrote"
+            ) from None
+        except ValueError as error:
+            raise ArtifactError(f"{path}: not valid JSON ({error})") from None
+        if not isinstance(loaded, dict):
+            raise ArtifactError(f"{path}: not a JSON object")
+        return loaded
+
+    def rows(self, kind: type[StepEnded] | type[EpochEnded]) -> list[Any]:
+        """The recorded events of one kind."""
+        path = self.folder / _FILES[kind]
+        if not path.exists():
+            raise ArtifactError(f"{path}: missing; the run did not finish")
+        rows = []
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            try:
+                rows.append(kind(**json.loads(line)))
+            except (TypeError, ValueError) as error:
+                raise ArtifactError(f"{path}, line {number}: not a record ({error})") from None
+        return rows
+
+    def evaluation(self) -> Artifact:
+        """The scores, verified."""
+        return read_artifact(self.folder / _EVALUATION, kind=_EVALUATION)
+
+    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        data = json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n"
+        write_bytes_atomically(self.folder / name, data.encode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not JSON")

@@ -1,0 +1,94 @@
+"""One whole run: build the environment, learn, score, diagnose, and put it all on disk."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasid import __version__
+from tasid.algorithms.tasid import Callback, Event
+from tasid.envs import make
+from tasid.runs.diagnosis import diagnose
+from tasid.runs.record import Run
+from tasid.runs.scoring import score
+from tasid.runs.learn import learn
+
+
+@dataclass(frozen=True)
+class Order:
+    """What `tasid train` was asked for."""
+
+    environment: str
+    options: Mapping[str, Any]
+    """Options of the environment, its instance seed included."""
+    eta: float
+    episodes: int
+    seed: int
+    method: str = "paper"
+    evaluation_episodes: int = 10_000
+
+
+def train(
+    order: Order, folder: str | Path, *, overwrite: bool = False, callbacks: Sequence[Callback] = ()
+) -> dict[str, Any]:
+    """Carry out the order; the folder holds everything, the returned summary the figures."""
+    env = make(order.environment, **order.options)
+    run = Run.create(folder, _asked(order, env.options), overwrite=overwrite)
+    events: list[Event] = []
+    started = time.perf_counter()
+    result = learn(
+        env,
+        eta=order.eta,
+        episodes=order.episodes,
+        seed=order.seed,
+        method=order.method,
+        callbacks=[events.append, *callbacks],
+    )
+    seconds = time.perf_counter() - started
+    result.policy.save(run.policy_folder)
+    run.write_events(events)
+    scored, figures = score(
+        result.policy, env, episodes=order.evaluation_episodes, seed=order.seed
+    )
+    diagnosis = diagnose(result.policy, env, seed=order.seed)
+    accuracy = diagnosis.decoder_accuracy
+    summary = {
+        "episodes": result.episodes,
+        **figures,
+        "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
+        "seconds": seconds,
+        "policy": str(run.policy_folder),
+    }
+    run.write_evaluation(
+        summary,
+        {
+            "returns": scored.returns,
+            "decoder_accuracy": accuracy,
+            "tracking_accuracy": diagnosis.tracking_accuracy,
+        },
+    )
+    return summary
+
+
+def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "environment": {"name": order.environment, "options": dict(options)},
+        "eta": order.eta,
+        "episodes": order.episodes,
+        "seed": order.seed,
+        "method": order.method,
+        "evaluation_episodes": order.evaluation_episodes,
+        "versions": {
+            "tasid": __version__,
+            "python": platform.python_version(),
+            "jax": version("jax"),
+            "numpy": np.__version__,
+        },
+    }
