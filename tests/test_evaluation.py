@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mdps import (
     Exact,
     dense_value,
@@ -22,7 +23,6 @@ from mdps import (
     seeds,
     worlds,
 )
-
 from tasid.mdp import (
     AbstractSimulator,
     PerturbedMDP,
@@ -86,9 +86,7 @@ def test_several_starts_weigh_by_their_probabilities(sim, eta, seed):
     xi = perturb(sim, eta=eta, seed=seed).xi
     nominal = worst = inside = 0.0
     for start, mu in zip(sim.starts, sim.start_probabilities, strict=True):
-        single = AbstractSimulator(
-            sim.successor, sim.reward, horizon=sim.horizon, start=int(start)
-        )
+        single = AbstractSimulator(sim.successor, sim.reward, horizon=sim.horizon, start=int(start))
         nominal += mu * policy_value(single, policy)
         worst += mu * worst_case_value(single, policy, eta=eta)
         inside += mu * policy_value(PerturbedMDP(single, xi), policy)

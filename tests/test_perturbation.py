@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mdps import etas, per_step_tables, quick, random_world, rebuilt, seeds, worlds
 from scipy.optimize import linprog
 
+from mdps import etas, per_step_tables, quick, random_world, rebuilt, seeds, worlds
 from tasid.mdp import AbstractSimulator, PerturbedMDP, is_perturbation, perturb
 from tasid.mdp.perturbation import PerturbationError, tremble
 
@@ -139,8 +139,8 @@ def test_the_pushes_make_members_and_others_of_every_kind():
         answer = is_perturbation((transition, reward), sim, eta=eta, atol=1e-7)
         reasons.append(" ".join(answer.why.split()[:2]))
     counts = {reason: reasons.count(reason) for reason in reasons}
-    assert counts.keys() == {"", "R' =", "the intended", "T' reaches"}
-    assert min(counts.values()) >= 5, counts
+    for reason in ("", "R' =", "the intended", "T' reaches"):
+        assert counts[reason] >= 5, counts
 
 
 def _edge_reward(transition, pays, leads, commanded, eta, sign):

@@ -279,14 +279,15 @@ def test_every_flipped_bit_and_every_truncation_is_refused(victim: str, tmp_path
     path = write_artifact(tmp_path, kind="k", metadata={"a": 1}, arrays={"x": np.ones(2, bool)})
     file = next(path.glob(f"{victim}*"))
     good = file.read_bytes()
-    for position in range(len(good)):
-        shortened = [good[:position], good[:position] + good[position + 1 :]]
-        flipped = [
-            good[:position] + bytes([good[position] ^ mask]) + good[position + 1 :]
-            for mask in (*(1 << bit for bit in range(8)), 0xFF)
-        ]
-        for bad in shortened + flipped:
-            file.write_bytes(bad)
+    with file.open("r+b", buffering=0) as handle:
+        for position, mask in itertools.product(range(len(good)), (1 << bit for bit in range(8))):
+            os.pwrite(handle.fileno(), bytes([good[position] ^ mask]), position)
+            with pytest.raises(ArtifactError):
+                read_artifact(path)
+            os.pwrite(handle.fileno(), good[position : position + 1], position)
+        assert read_artifact(path).metadata == {"a": 1}
+        for length in reversed(range(len(good))):
+            handle.truncate(length)
             with pytest.raises(ArtifactError):
                 read_artifact(path)
     for tail in (b" ", b"\n", b"\0", good):
@@ -438,20 +439,46 @@ for _ in range(300):
         (b'{"format": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b'"tasid"', "not the manifest of a tasid artifact"),
         (b'{"format": "other"}', "not the manifest of a tasid artifact"),
-        (canonical(manifest_for(W_PAYLOAD)).replace(b"0.1", b"1e999"), "no canonical form"),
-        (canonical(manifest_for(W_PAYLOAD)).replace(b'"\xce\xb7"', b'"\\ud800"'), "no canonical"),
+        (canonical(manifest_for(W_PAYLOAD)).replace(b"0.1", b"1e999"), r"\['η'\] is inf"),
+        (canonical(manifest_for(W_PAYLOAD)).replace(b'"\xce\xb7"', b'"\\ud800"'), "lone surrogate"),
         (canonical(manifest_for(W_PAYLOAD)).replace(b'"\xce\xb7"', b'"\\u03b7"'), "canonical form"),
         (canonical(manifest_for(W_PAYLOAD))[:-1], "not the canonical form"),
         (json.dumps(manifest_for(W_PAYLOAD)).encode(), "not the canonical form"),
-        (canonical(manifest_for(W_PAYLOAD) | {"digest": "0" * 64}), "'digest' is"),
+        (canonical(manifest_for(W_PAYLOAD) | {"digest": "0" * 64}), "has the digest"),
         (canonical(manifest_for(W_PAYLOAD, metadata={"a": NESTED})), "nested deeper"),
         (canonical(manifest_for(W_PAYLOAD, metadata={"a": 2**5000})), "an integer of 5001 bits"),
-        (canonical(manifest_for(W_PAYLOAD) | {"format_version": NESTED}), "'format_version' is"),
+        (canonical(manifest_for(W_PAYLOAD) | {"format_version": -1}), "'format_version' is -1"),
     ],
     ids=itertools.count(),
 )
 def test_hostile_manifests(manifest: bytes, match: str, tmp_path: Path) -> None:
     refused(forge(tmp_path, manifest=manifest), match)
+
+
+@pytest.mark.parametrize("depth", [120, 900, 960, 980, 1000, 3000])
+def test_nesting_is_refused_anywhere(depth: int, tmp_path: Path) -> None:
+    forge(tmp_path)
+    for key in manifest_for(W_PAYLOAD):
+        text = canonical(manifest_for(W_PAYLOAD) | {key: "here"})
+        nested = text.replace(b'"here"', b"[" * depth + b"]" * depth)
+        (tmp_path / "manifest.json").write_bytes(nested)
+        refused(tmp_path, "nested")
+
+
+def test_the_deepest_metadata_that_can_be_written_can_be_read(tmp_path: Path) -> None:
+    metadata: dict[str, Any] = {}
+    for _ in range(100):
+        metadata = {"d": metadata}
+    path = write_artifact(tmp_path / "a", kind="k", metadata=metadata, arrays={})
+    assert read_artifact(path).metadata == metadata
+    with pytest.raises(ArtifactError, match="nested deeper"):
+        write_artifact(tmp_path / "b", kind="k", metadata={"d": metadata}, arrays={})
+    refused(forge(tmp_path / "c", metadata={"d": metadata}), "nested deeper")
+
+
+def test_a_huge_manifest_is_not_even_read(tmp_path: Path) -> None:
+    os.truncate(forge(tmp_path) / "manifest.json", 2**27)
+    refused(tmp_path, "134217728 bytes, more than")
 
 
 def entry(dtype: str, shape: list[int], *offsets: int) -> dict[str, Any]:
@@ -630,7 +657,7 @@ for i in itertools.count(int(sys.argv[2])):
 def test_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
     times = random.Random(0)
     reached = 0
-    for _ in range(10):
+    for _ in range(8):
         with child(ENDLESS_WRITER, str(tmp_path / "a"), str(reached + 1)) as process:
             assert process.stdout is not None
             printed = int(process.stdout.readline())
@@ -646,12 +673,13 @@ def test_kills_at_random_times_lose_nothing(tmp_path: Path) -> None:
 
 # Forks from a process of its own: one child per line of code, killed when it gets there.
 KILLED_AT_EVERY_LINE = """
-import os, shutil, signal, sys
+import os, signal, sys
 import numpy as np
 import tasid.storage as storage
 
 os.fsync = lambda descriptor: None  # a kill, unlike a power failure, loses no written data
-home, folder = os.path.dirname(storage.__file__), sys.argv[1]
+folder = sys.argv[1]
+touching_the_disk = (storage.artifact.__file__, storage.atomic.__file__)
 
 def write(value):
     storage.write_artifact(
@@ -661,7 +689,7 @@ def kill_at(line):
     left = line
     def trace(frame, event, _):
         nonlocal left
-        if not frame.f_code.co_filename.startswith(home):
+        if frame.f_code.co_filename not in touching_the_disk:
             return None
         left -= event == "line"
         if left == 0:
@@ -672,7 +700,6 @@ def kill_at(line):
 line, survivors, strays = 0, [], 0
 while True:
     line += 1
-    shutil.rmtree(folder, ignore_errors=True)
     write(1)
     pid = os.fork()
     if pid == 0:
@@ -700,7 +727,7 @@ def test_kills_at_every_line_lose_nothing(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     old, new, strays = (int(word) for word in out.split())
-    assert old > 50
+    assert old > 30
     assert new > 5
     assert strays > 5
 

@@ -52,7 +52,7 @@ _HOME = {
     "load": "tasid.algorithms",
     "learn": "tasid.runs.learn",
 }
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

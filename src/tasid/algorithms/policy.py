@@ -46,7 +46,7 @@ class Policy:
         return Agent(self, slot)
 
     def save(self, path: str | Path) -> Path:
-        """Write the policy as a checked artifact directory; the same policy gives the same bytes."""
+        """Write a checked artifact directory; the same policy gives the same bytes."""
         metadata = {
             "simulator": self.simulator.metadata(),
             "eta": self.plan.eta,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -99,9 +100,7 @@ def tasid(
 
     # Line 1: the robust plan. Line 3: π at the first step is the plan at the start.
     plans = [robust_dp(sim, eta=eta) for sim in simulators]
-    decoders = [
-        Decoder.blank(plan, action_labels(plan.simulator), network) for plan in plans
-    ]
+    decoders = [Decoder.blank(plan, action_labels(plan.simulator), network) for plan in plans]
     group = _Group(targets, decoders, seeds)
     models = group.each(lambda key: network.init(key), stream(group.keys, _FITTING))
     history: list[list[StepEnded]] = [[] for _ in seeds]
@@ -120,8 +119,13 @@ def tasid(
         for i, seed in enumerate(seeds):
             _report(callbacks, seed, h, np.asarray(fitted.history[i]))
             ended = StepEnded(
-                seed, h, horizon - 1, n_decode, float(fitted.validation_loss[i]),
-                int(fitted.epochs[i]), *seconds,
+                seed,
+                h,
+                horizon - 1,
+                n_decode,
+                float(fitted.validation_loss[i]),
+                int(fitted.epochs[i]),
+                *seconds,
             )
             history[i].append(ended)
             for callback in callbacks:
@@ -170,9 +174,7 @@ class _Group:
         # Chunks are pure, so two threads change the time and nothing else.
         with ThreadPoolExecutor(max_workers=2) as pool:
             parts = list(pool.map(one, chunks))
-        return jax.tree.map(
-            lambda *tables: jnp.concatenate(tables, axis=1)[:, :episodes], *parts
-        )
+        return jax.tree.map(lambda *tables: jnp.concatenate(tables, axis=1)[:, :episodes], *parts)
 
     def fit(self, config: FitConfig, models: jax.Array, data: Transitions, h: int) -> Any:
         """Fit step h's model of every seed."""
@@ -187,12 +189,17 @@ class _Group:
 
     def unstack(self) -> list[Decoder]:
         """The seeds' decoders, one by one."""
-        return [jax.tree.map(lambda table: table[i], self._decoder) for i in range(self._size)]
+        return [jax.tree.map(itemgetter(i), self._decoder) for i in range(self._size)]
 
 
 @jax.jit
 def _collect_chunk(
-    targets: Any, decoders: Decoder, keys: jax.Array, h: jax.Array, first: jax.Array, stop: jax.Array
+    targets: Any,
+    decoders: Decoder,
+    keys: jax.Array,
+    h: jax.Array,
+    first: jax.Array,
+    stop: jax.Array,
 ) -> Transitions:
     """Episodes first … first + WIDTH − 1 of step h, for every seed."""
     return jax.vmap(partial(_explore, h=h, first=first, stop=stop))(targets, decoders, keys)

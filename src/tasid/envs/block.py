@@ -60,7 +60,7 @@ class BlockTarget:
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """The shape of one observation."""
-        return self.emission.shape  # type: ignore[no-any-return]
+        return self.emission.shape
 
     @property
     def traceable(self) -> bool:
@@ -70,7 +70,7 @@ class BlockTarget:
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """s₁ ~ μ, x₁ ~ q(· | s₁)."""
         drawn = jax.vmap(jax.random.uniform)(stream(keys, 0))
-        states = self.starts[_invert(self.start_outcome, drawn[:, None])]
+        states = self.starts[_invert(self.start_outcome[None], drawn[:, None])]
         return states, jax.vmap(self.emission)(stream(keys, 1), states)
 
     def step(
@@ -109,7 +109,7 @@ class Latent:
     @staticmethod
     def states(state: State) -> jax.Array:
         """The latent states [W] inside a block target's opaque state."""
-        return state  # type: ignore[no-any-return]
+        return state
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,9 +77,7 @@ def lock_simulator(horizon: int, num_actions: int, *, seed: int) -> AbstractSimu
             successor[row] = [_index(layer + 1, to) for to in leads[kind - 1]]
             reward[row] = [_pay(layer, kind, to, horizon) for to in leads[kind - 1]]
     labels = [(layer, kind) for layer in range(horizon + 1) for kind in (1, 2, 3)]
-    return AbstractSimulator(
-        successor, reward, horizon=horizon, start=_index(0, 1), states=labels
-    )
+    return AbstractSimulator(successor, reward, horizon=horizon, start=_index(0, 1), states=labels)
 
 
 def _index(layer: int, kind: int) -> int:
@@ -156,5 +154,3 @@ def _check_options(horizon: Any, num_actions: Any, noise: Any, unperturbed: str)
         raise ValueError(f"noise: {noise} is not a standard deviation")
     if unperturbed not in _UNPERTURBED:
         raise ValueError(f"unperturbed: {unperturbed!r} is none of {', '.join(_UNPERTURBED)}")
-
-

@@ -24,9 +24,7 @@ class Actor(Protocol):
     def start(self, observations: jax.Array) -> Carry:
         """The memory before the first decision."""
 
-    def act(
-        self, carry: Carry, observations: jax.Array, h: jax.Array
-    ) -> tuple[Carry, jax.Array]:
+    def act(self, carry: Carry, observations: jax.Array, h: jax.Array) -> tuple[Carry, jax.Array]:
         """Look at the observations [W, …] of step h; remember, and choose actions [W]."""
 
 
@@ -62,7 +60,7 @@ def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment
 
     moment = begin(target, actor, keys)
     if target.traceable:
-        return jax.lax.fori_loop(0, steps, body, moment)  # type: ignore[no-any-return]
+        return jax.lax.fori_loop(0, steps, body, moment)
     for h in range(int(steps)):
         moment = body(jnp.int32(h), moment)
     return moment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import jax
@@ -42,7 +43,7 @@ class MLP:
     @property
     def _layers(self) -> list[tuple[int, int]]:
         sizes = [2 * self.observation_size, *self.hidden, self.num_labels]
-        return list(zip(sizes[:-1], sizes[1:], strict=True))
+        return list(pairwise(sizes))
 
     @property
     def num_parameters(self) -> int:
@@ -69,7 +70,7 @@ class MLP:
                 hidden = jax.nn.relu(hidden)
             weights = parameters[offset : offset + rows * columns].reshape(rows, columns)
             offset += rows * columns
-            hidden = hidden @ weights + parameters[offset : offset + columns]
+            hidden = hidden @ weights + parameters[None, offset : offset + columns]
             offset += columns
         return hidden
 

@@ -17,6 +17,9 @@ Rows = NDArray[np.intp] | slice
 Combine = Callable[[int, Rows, NDArray[np.float64]], NDArray[np.float64]]
 """(h, rows, Q [A, n]) → V_h on those rows [n]."""
 
+Frontier = Sequence[NDArray[np.intp]]
+"""The states that matter at each step."""
+
 ALL: slice = slice(None)
 _SMALL = 2_000_000
 """Below this many (h, s, a) a full sweep takes milliseconds: finding the frontier cannot pay."""
@@ -26,14 +29,14 @@ def backward(
     sim: AbstractSimulator,
     combine: Combine,
     *,
-    frontier: Sequence[Rows] | None = None,
+    frontier: Frontier | None = None,
     keep: bool = False,
 ) -> tuple[float, NDArray[np.float64] | None]:
     """Sweep h = H−1 … 0; return the value at the start and, if `keep`, V as [H+1, S].
 
     With a `frontier` only those states are touched; kept values are NaN elsewhere.
     """
-    rows_at = [ALL] * sim.horizon if frontier is None else frontier
+    rows_at: Sequence[Rows] = [ALL] * sim.horizon if frontier is None else frontier
     value = np.zeros(sim.num_states)
     kept = np.full((sim.horizon + 1, sim.num_states), np.nan) if keep else None
     if kept is not None:
@@ -59,24 +62,23 @@ class _ActionMajor:
         self._homogeneous = sim.successor.ndim == 2 and sim.reward.ndim == 2
         self._step: tuple[int, NDArray[np.intp], NDArray[np.float64]] | None = None
 
-    def lookahead(
-        self, h: int, rows: Rows, value: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def lookahead(self, h: int, rows: Rows, value: NDArray[np.float64]) -> NDArray[np.float64]:
         if not isinstance(rows, slice):
-            successor = self._sim.successor_at(h)[rows].T
-            return value[successor] + self._sim.reward_at(h)[rows].T
-        if self._step is None or not (self._homogeneous or self._step[0] == h):
-            successor = np.ascontiguousarray(self._sim.successor_at(h).T, dtype=np.intp)
-            self._step = (h, successor, np.ascontiguousarray(self._sim.reward_at(h).T))
-        _, successor, reward = self._step
+            return value[self._sim.successor_at(h)[rows].T] + self._sim.reward_at(h)[rows].T
+        step = self._step
+        if step is None or not (self._homogeneous or step[0] == h):
+            step = self._step = (
+                h,
+                np.ascontiguousarray(self._sim.successor_at(h).T.astype(np.intp)),
+                np.ascontiguousarray(self._sim.reward_at(h).T),
+            )
+        _, successor, reward = step
         q = np.take(value, successor)
         q += reward
         return q
 
 
-def frontier_when_cheaper(
-    sim: AbstractSimulator, *, force: bool | None = None
-) -> list[Rows] | None:
+def frontier_when_cheaper(sim: AbstractSimulator, *, force: bool | None = None) -> Frontier | None:
     """The states reachable at each step, or None where sweeping all of them costs no more.
 
     Any action may come out as any other, so every action's successor is reachable.
@@ -85,7 +87,7 @@ def frontier_when_cheaper(
     if force is False or (force is None and cells * sim.num_actions <= _SMALL):
         return None
     rows = np.unique(sim.starts).astype(np.intp)
-    frontier: list[Rows] = []
+    frontier: list[NDArray[np.intp]] = []
     touched = 0
     for h in range(sim.horizon):
         frontier.append(rows)

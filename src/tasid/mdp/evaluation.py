@@ -148,9 +148,7 @@ def _against_nature(
     sim: AbstractSimulator, table: NDArray[Any], eta: float
 ) -> tuple[float, NDArray[Any]]:
     """The policy's worst-case value and nature's choices [H, S]: where she sends η of the mass."""
-    nature = np.zeros(
-        (sim.horizon, sim.num_states), dtype=np.min_scalar_type(sim.num_actions - 1)
-    )
+    nature = np.zeros((sim.horizon, sim.num_states), dtype=np.min_scalar_type(sim.num_actions - 1))
 
     def respond(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         nature[h, rows] = q.argmin(axis=0)

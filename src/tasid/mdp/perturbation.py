@@ -99,9 +99,7 @@ def tremble(
     eta = checked_eta(eta)
     towards = np.asarray(towards)
     identity = np.eye(simulator.num_actions)
-    return PerturbedMDP(
-        simulator, (1.0 - eta) * identity + eta * identity[towards][:, :, None, :]
-    )
+    return PerturbedMDP(simulator, (1.0 - eta) * identity + eta * identity[towards][:, :, None, :])
 
 
 @dataclass(frozen=True)
@@ -168,8 +166,15 @@ def _mdp_membership(
             for a in range(actions):
                 mass = transition[h, s, a, outcomes].copy()
                 why = _row_problem(
-                    mass, transition[h, s, a], reward[h, s, a], pay[a], int(member[a]), low, high,
-                    eta, atol,
+                    mass,
+                    transition[h, s, a],
+                    reward[h, s, a],
+                    pay[a],
+                    int(member[a]),
+                    low,
+                    high,
+                    eta,
+                    atol,
                 )
                 if why:
                     return Membership(False, (h, s, a), why)

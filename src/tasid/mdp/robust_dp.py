@@ -98,5 +98,5 @@ def robust_dp(
 
     frontier = frontier_when_cheaper(simulator, force=reachable_only)
     start_value, values = backward(simulator, max_min, frontier=frontier, keep=keep_values)
-    swept = actions.size if frontier is None else sum(np.size(rows) for rows in frontier)
-    return RobustPlan(simulator, eta, actions, start_value, values, int(swept))
+    swept = actions.size if frontier is None else sum(rows.size for rows in frontier)
+    return RobustPlan(simulator, eta, actions, start_value, values, swept)

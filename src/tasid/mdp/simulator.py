@@ -106,6 +106,21 @@ class AbstractSimulator:
             met.append(state)
         return met
 
+    def with_horizon(self, horizon: int) -> AbstractSimulator:
+        """The same map for episodes of another length; per-step tables cannot be stretched."""
+        if horizon != self.horizon and 3 in (self.successor.ndim, self.reward.ndim):
+            raise SimulatorError(
+                f"horizon: {horizon} for a map with tables for exactly {self.horizon} steps"
+            )
+        return AbstractSimulator(
+            self.successor,
+            self.reward,
+            horizon=horizon,
+            start=self.starts.tolist(),
+            start_probabilities=self.start_probabilities.tolist(),
+            states=self.labels,
+        )
+
     def save(self, path: str | Path) -> Path:
         """Write the simulator as a checked artifact directory."""
         return write_artifact(path, kind=_KIND, metadata=self.metadata(), arrays=self.arrays())
@@ -135,13 +150,22 @@ class AbstractSimulator:
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> AbstractSimulator:
         """The inverse of `metadata` and `arrays`; the tables are validated again."""
-        labels = metadata["states"]
+        try:
+            horizon, labels = metadata["horizon"], metadata["states"]
+            successor, reward, starts, probabilities = (
+                arrays[f"simulator.{name}"]
+                for name in ("successor", "reward", "starts", "start_probabilities")
+            )
+        except KeyError as error:
+            raise SimulatorError(f"the stored simulator lacks {error}") from None
+        if not isinstance(labels, list | None):
+            raise SimulatorError(f"states: {labels!r} is stored where a list of labels should be")
         return cls(
-            arrays["simulator.successor"],
-            arrays["simulator.reward"],
-            horizon=metadata["horizon"],
-            start=[int(s) for s in arrays["simulator.starts"]],
-            start_probabilities=[float(p) for p in arrays["simulator.start_probabilities"]],
+            successor,
+            reward,
+            horizon=horizon,
+            start=starts,
+            start_probabilities=probabilities,
             states=None if labels is None else [_label_from_json(x) for x in labels],
         )
 
@@ -207,7 +231,8 @@ def _checked_start(
     outside = (starts < 0) | (starts >= num_states)
     if outside.any():
         raise SimulatorError(
-            f"start: {int(starts[outside.argmax()])} is not a state; indices run 0 … {num_states - 1}"
+            f"start: {int(starts[outside.argmax()])} is not a state; "
+            f"indices run 0 … {num_states - 1}"
         )
     if len(set(starts.tolist())) != starts.size:
         raise SimulatorError(f"start: {starts.tolist()} names a state twice")
@@ -237,7 +262,7 @@ def _as_array(name: str, given: Any) -> NDArray[Any]:
 
 def _frozen(array: NDArray[Any], dtype: type) -> NDArray[Any]:
     """A private read-only copy: a caller's later writes must not reach a validated table."""
-    copy = np.array(array, dtype=dtype, order="C")
+    copy: NDArray[Any] = np.array(array, dtype=dtype, order="C")
     copy.setflags(write=False)
     return copy
 

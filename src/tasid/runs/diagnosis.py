@@ -49,7 +49,7 @@ def _chunk(
 ) -> tuple[jax.Array, jax.Array]:
     keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
     _, hits = trace(target, decoder, keys, record=partial(_hits, decoder, successor))
-    return hits  # type: ignore[no-any-return]
+    return hits
 
 
 def _hits(

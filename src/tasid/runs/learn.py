@@ -93,9 +93,7 @@ def learn(
     targets = [world.target if isinstance(world, BlockMDP) else world for world in worlds]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
-    learned = tasid(
-        targets, maps, eta=eta, episodes=episodes, seeds=group, callbacks=callbacks
-    )
+    learned = tasid(targets, maps, eta=eta, episodes=episodes, seeds=group, callbacks=callbacks)
     results = [
         _result(run, world, one, method)
         for run, world, one in zip(learned, worlds, targets, strict=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,20 +43,30 @@ class Run:
         self.folder = Path(folder)
 
     @classmethod
-    def create(cls, folder: str | Path, asked: Mapping[str, Any], *, overwrite: bool) -> Run:
-        """A new run; an existing one is only replaced when told so."""
-        run = cls(folder)
-        if run.folder.exists() and (not run.folder.is_dir() or any(run.folder.iterdir())):
-            if not overwrite:
-                raise FileExistsError(
-                    f"{run.folder}: exists already; choose another folder or pass --overwrite"
-                )
-            if not (run.folder / "run.json").exists():
-                raise FileExistsError(f"{run.folder}: holds no run of ours, so it is left alone")
-            shutil.rmtree(run.folder)
-        run.folder.mkdir(parents=True, exist_ok=True)
-        run._write_json("run.json", asked)
-        return run
+    @contextmanager
+    def writing(
+        cls, folder: str | Path, asked: Mapping[str, Any], *, overwrite: bool = False
+    ) -> Iterator[Run]:
+        """A run that appears at `folder` when the block ends well, and leaves no trace if not.
+
+        An existing run is only replaced when told so, and stays until the new one is complete.
+        """
+        final = Path(folder)
+        _check_free(final, overwrite)
+        staging = final.with_name(f".{final.name}.partial")
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(parents=True)
+        run = cls(staging)
+        try:
+            run._write_json("run.json", asked)
+            yield run
+            if final.exists():
+                shutil.rmtree(final)
+            staging.replace(final)
+            run.folder = final
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
 
     @property
     def policy_folder(self) -> Path:
@@ -73,9 +84,7 @@ class Run:
         self, summary: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> None:
         """The scores: arrays and summary."""
-        write_artifact(
-            self.folder / _EVALUATION, kind=_EVALUATION, metadata=summary, arrays=arrays
-        )
+        write_artifact(self.folder / _EVALUATION, kind=_EVALUATION, metadata=summary, arrays=arrays)
         self._write_json("result.json", summary)
 
     def asked(self) -> dict[str, Any]:
@@ -114,6 +123,17 @@ class Run:
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         data = json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n"
         write_bytes_atomically(self.folder / name, data.encode())
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not overwrite:
+        raise FileExistsError(
+            f"{folder}: exists already; choose another folder with --out, or pass --overwrite"
+        )
+    if not (folder / "run.json").exists():
+        raise FileExistsError(f"{folder}: holds no run of ours, so it is not overwritten")
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from tasid.algorithms import Policy, Score, evaluate
@@ -40,7 +41,7 @@ def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
     """Mean, interval, ratio and skill, ready for JSON; null where a value is unknown."""
     known: dict[str, Any] = {
         "return_mean": score.mean,
-        "return_ci95": list(score.ci95),
+        "return_ci95": [bound if isfinite(bound) else None for bound in score.ci95],
         "evaluation_episodes": int(score.returns.size),
         "ratio": None,
         "skill": None,

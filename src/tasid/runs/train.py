@@ -10,15 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasid import __version__
 from tasid.algorithms.tasid import Callback, Event
-from tasid.envs import make
+from tasid.envs import BlockMDP, make
 from tasid.runs.diagnosis import diagnose
+from tasid.runs.learn import LearningResult, learn
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
-from tasid.runs.learn import learn
 
 
 @dataclass(frozen=True)
@@ -40,46 +38,49 @@ def train(
 ) -> dict[str, Any]:
     """Carry out the order; the folder holds everything, the returned summary the figures."""
     env = make(order.environment, **order.options)
-    run = Run.create(folder, _asked(order, env.options), overwrite=overwrite)
-    events: list[Event] = []
-    started = time.perf_counter()
-    result = learn(
-        env,
-        eta=order.eta,
-        episodes=order.episodes,
-        seed=order.seed,
-        method=order.method,
-        callbacks=[events.append, *callbacks],
-    )
-    seconds = time.perf_counter() - started
-    result.policy.save(run.policy_folder)
-    run.write_events(events)
-    scored, figures = score(
-        result.policy, env, episodes=order.evaluation_episodes, seed=order.seed
-    )
+    with Run.writing(folder, _asked(order, env), overwrite=overwrite) as run:
+        events: list[Event] = []
+        started = time.perf_counter()
+        result = learn(
+            env,
+            eta=order.eta,
+            episodes=order.episodes,
+            seed=order.seed,
+            method=order.method,
+            callbacks=[events.append, *callbacks],
+        )
+        seconds = time.perf_counter() - started
+        result.policy.save(run.policy_folder)
+        run.write_events(events)
+        summary, arrays = _scores(order, env, result)
+        summary.update(seconds=seconds, policy=str(Path(folder) / run.policy_folder.name))
+        run.write_evaluation(summary, arrays)
+    return summary
+
+
+def _scores(
+    order: Order, env: BlockMDP, result: LearningResult
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The summary's figures, and the arrays behind them."""
+    scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
     diagnosis = diagnose(result.policy, env, seed=order.seed)
     accuracy = diagnosis.decoder_accuracy
     summary = {
         "episodes": result.episodes,
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
-        "seconds": seconds,
-        "policy": str(run.policy_folder),
     }
-    run.write_evaluation(
-        summary,
-        {
-            "returns": scored.returns,
-            "decoder_accuracy": accuracy,
-            "tracking_accuracy": diagnosis.tracking_accuracy,
-        },
-    )
-    return summary
+    arrays = {
+        "returns": scored.returns,
+        "decoder_accuracy": accuracy,
+        "tracking_accuracy": diagnosis.tracking_accuracy,
+    }
+    return summary, arrays
 
 
-def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(order: Order, env: BlockMDP) -> dict[str, Any]:
     return {
-        "environment": {"name": order.environment, "options": dict(options)},
+        "environment": {"name": env.name, "options": dict(env.options)},
         "eta": order.eta,
         "episodes": order.episodes,
         "seed": order.seed,
@@ -89,6 +90,6 @@ def _asked(order: Order, options: Mapping[str, Any]) -> dict[str, Any]:
             "tasid": __version__,
             "python": platform.python_version(),
             "jax": version("jax"),
-            "numpy": np.__version__,
+            "numpy": version("numpy"),
         },
     }

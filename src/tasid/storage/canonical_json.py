@@ -66,7 +66,7 @@ def plain_json(value: Any, *, where: str, depth: int = 0) -> Any:
 
 
 def parse_json(data: bytes, *, source: Path) -> Any:
-    """Parse UTF-8 JSON, refusing duplicate keys, NaN and infinities, and absurd nesting."""
+    """Parse UTF-8 JSON, refusing duplicate keys and whatever `plain_json` refuses."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content: dict[str, Any] = {}
@@ -84,13 +84,17 @@ def parse_json(data: bytes, *, source: Path) -> Any:
     except UnicodeDecodeError as error:
         raise damaged(source, f"byte {error.start} is not UTF-8 text") from error
     try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        content = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except ArtifactError:
         raise
     except RecursionError as error:
         raise damaged(source, "the JSON is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, and integers with too many digits
         raise damaged(source, f"not valid JSON ({error})") from error
+    try:
+        return plain_json(content, where="the content", depth=-1)  # what is in it starts at 0
+    except ArtifactError as error:
+        raise damaged(source, str(error).rstrip(".")) from error
 
 
 def _plain_key(key: Any, *, where: str) -> str:

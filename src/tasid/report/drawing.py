@@ -1,0 +1,180 @@
+"""How every figure is drawn: one palette, one style, equal bytes for equal data.
+
+Colours are drawn in the light palette. In a page they become CSS variables, so that one figure
+serves light and dark alike.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from xml.etree import ElementTree as ET
+
+import matplotlib
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+LIGHT = {
+    "paper": "#fcfbf8",
+    "ink": "#1f2328",
+    "muted": "#5f646a",
+    "line": "#dddbd4",
+    "edge": "#c6c3ba",
+    "learned": "#2f5d9e",
+    "fill": "#c5d5e9",
+    "robust": "#0b6e6e",
+    "nominal": "#b4501e",
+    "blind": "#6f5f95",
+}
+DARK = {
+    "paper": "#17191d",
+    "ink": "#e7e5df",
+    "muted": "#a2a7ad",
+    "line": "#30343a",
+    "edge": "#4a4f57",
+    "learned": "#8bb4ee",
+    "fill": "#31496a",
+    "robust": "#5cc2ba",
+    "nominal": "#e8996a",
+    "blind": "#b6a7de",
+}
+
+_STYLE = {
+    "svg.hashsalt": "tasid",
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine measures alike
+    "font.size": 11.0,
+    "text.parse_math": False,  # a state's label may hold a dollar sign
+    "text.color": LIGHT["ink"],
+    "axes.edgecolor": LIGHT["edge"],
+    "axes.labelcolor": LIGHT["muted"],
+    "axes.labelsize": 11.0,
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "grid.color": LIGHT["line"],
+    "grid.linewidth": 0.8,
+    "xtick.color": LIGHT["edge"],
+    "ytick.color": LIGHT["edge"],
+    "xtick.labelcolor": LIGHT["muted"],
+    "ytick.labelcolor": LIGHT["muted"],
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
+    "ytick.major.size": 0.0,
+    "legend.frameon": False,
+    "legend.fontsize": 11.0,
+}
+# matplotlib up to 3.10 writes one `font`, later versions write its parts.
+_FONT = re.compile(r"(font: (?:[\w-]+ )*[\d.]+px )[^;]*|(font-family: )[^;]*")
+_REFERENCE = re.compile(r"(?<=url\(#)[^)]+|(?<=^#).+")
+_POINTS_PER_INCH = 72
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Our settings and nobody else's, for the length of a block; a user's own stay out of it."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def blank(width: float, height: float) -> Figure:
+    """A figure of so many CSS pixels, transparent."""
+    return Figure(
+        figsize=(width / _POINTS_PER_INCH, height / _POINTS_PER_INCH),
+        dpi=_POINTS_PER_INCH,
+        facecolor="none",
+    )
+
+
+def axes_inside(
+    figure: Figure, *, left: float, right: float, top: float, bottom: float
+) -> Axes:
+    """One pair of axes with these margins in pixels."""
+    width, height = figure.get_size_inches() * _POINTS_PER_INCH
+    return figure.add_axes(
+        (left / width, bottom / height, (width - left - right) / width,
+         (height - top - bottom) / height)
+    )
+
+
+def picture_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure on paper, as a PNG or SVG file."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    figure.savefig(
+        buffer, format=kind, dpi=3 * _POINTS_PER_INCH, facecolor=LIGHT["paper"], metadata=metadata
+    )
+    return buffer.getvalue()
+
+
+def inline_svg(figure: Figure, *, name: str, title: str, description: str) -> Markup:
+    """The figure as an element for a page: named, described, in the page's colours and fonts.
+
+    `name` goes in front of every id, so figures on one page cannot take each other's parts.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    root = ET.fromstring(buffer.getvalue())
+    _drop(root, {"metadata", "style"})
+    used = {
+        reference
+        for element in root.iter()
+        for value in element.attrib.values()
+        for reference in _REFERENCE.findall(value)
+    }
+    for element in root.iter():
+        _make_native(element, name, used)
+    for attribute in ("width", "height", "version"):
+        root.attrib.pop(attribute, None)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{name}-title {name}-desc")
+    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
+        child = ET.Element(tag, id=f"{name}-{tag}")
+        child.text = text
+        root.insert(place, child)
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 (ElementTree escapes)
+
+
+def _drop(element: ET.Element, names: set[str]) -> None:
+    for child in list(element):
+        if _local(child.tag) in names:
+            element.remove(child)
+        else:
+            _drop(child, names)
+
+
+def _make_native(element: ET.Element, name: str, used: set[str]) -> None:
+    """Without name spaces, which HTML does not need; ids, colours and fonts as the page wants."""
+    element.tag = _local(element.tag)
+    if element.text is not None and not element.text.strip():
+        element.text = None
+    element.tail = None
+    attributes = {_local(key): value for key, value in element.attrib.items()}
+    element.attrib.clear()
+    for key, value in attributes.items():
+        value = " ".join(value.split())
+        if key == "id" and value not in used:
+            continue
+        if key == "id":
+            value = f"{name}-{value}"
+        elif key == "href":
+            value = f"#{name}-{value.removeprefix('#')}"
+        else:
+            value = value.replace("url(#", f"url(#{name}-")
+            value = _FONT.sub(r"\1\2var(--sans)", value)
+            for colour, code in LIGHT.items():
+                value = value.replace(code, f"var(--{colour})")
+        element.set(key, value)
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]

@@ -1,0 +1,361 @@
+"""The shape of the house: floors, the wall, what the docs name, and what an import may do."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tasid
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "tasid"
+MODULES = sorted(SOURCE.rglob("*.py"))
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+
+FLOORS = {
+    "storage": (0, 0),
+    "mdp": (1, 0),
+    "theory": (1, 0),
+    "envs": (2, 0),
+    "learning": (3, 0),
+    "algorithms": (4, 0),
+    # The top floor has an order of its own: commands call reports, reports read runs.
+    "runs": (5, 0),
+    "report": (5, 1),
+    "cli": (5, 2),
+}
+# `import tasid` reaches `tasid.learn`, so the public face stands where runs stands.
+PUBLIC_FACE = FLOORS["runs"]
+
+
+def package_of(file: Path) -> str:
+    return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def at(file: Path, node: ast.AST) -> str:
+    return f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def imports(tree: ast.Module, module: tuple[str, ...]) -> Iterator[tuple[ast.AST, str]]:
+    """Every import in a module of package path `module`, also inside functions, as dotted names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = module[: len(module) + 1 - node.level] if node.level else ()
+            base = ".".join((*above, *filter(None, [node.module])))
+            yield from ((node, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            for argument in node.args[:1]:
+                if isinstance(argument, ast.Constant):
+                    yield node, str(argument.value)
+
+
+def upward(source: str, file: Path) -> list[str]:
+    """The imports of a module that do not go down."""
+    own = package_of(file)
+    if own not in FLOORS:
+        return [f"{file.relative_to(ROOT)}: {own!r} has no floor; give it one in FLOORS"]
+    problems = []
+    module = ("tasid", *file.relative_to(SOURCE).parts[:-1])
+    for node, name in imports(ast.parse(source), module):
+        root, _, rest = name.partition(".")
+        reached = rest.partition(".")[0]
+        if root != "tasid" or reached == own or reached == "__version__":
+            continue
+        if FLOORS.get(reached, PUBLIC_FACE) >= FLOORS[own]:
+            problems.append(f"{at(file, node)}: {own} must not import {name}")
+    return problems
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: str(file.relative_to(SOURCE)))
+def test_imports_go_down_only(file: Path) -> None:
+    if file != SOURCE / "__init__.py":  # the public face names everything, and imports it late
+        assert not upward(file.read_text(), file)
+
+
+@pytest.mark.parametrize(
+    ("room", "line", "refused"),
+    [
+        ("mdp/x.py", "from tasid.theory import Setting", True),
+        ("theory/x.py", "import tasid.mdp.robust_dp", True),
+        ("envs/x.py", "from ..learning.fit import fit", True),
+        ("envs/x.py", "def f():\n    from tasid import runs", True),
+        ("algorithms/x.py", "from tasid import learn", True),
+        ("algorithms/x.py", "importlib.import_module('tasid.runs.learn')", True),
+        ("learning/x.py", "import tasid", True),
+        ("runs/x.py", "from tasid.report import page", True),
+        ("attic/x.py", "import json", True),
+        ("report/x.py", "from tasid.runs.record import Run", False),
+        ("cli.py", "import tasid\nfrom .report import page", False),
+        ("mdp/x.py", "from tasid import __version__\nfrom .backward import backward", False),
+        ("learning/x.py", "from tasid.mdp import AbstractSimulator\nimport jax", False),
+    ],
+)
+def test_the_floor_check_sees_what_it_should(room: str, line: str, refused: bool) -> None:
+    assert bool(upward(line, SOURCE / room)) == refused
+
+
+BEHIND_THE_WALL = {"latent", "world"}
+"""Attributes of a block MDP that lead to its latent side."""
+KEEPERS = {"Latent", "BlockTarget", "PerturbedMDP"}
+"""Names that hold latent states or the true perturbation."""
+
+
+def peeks(source: str, file: Path) -> list[str]:
+    """Where a module reaches for the latent side of an environment."""
+    found = []
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            what = node.attr if node.attr in BEHIND_THE_WALL | KEEPERS else None
+        elif isinstance(node, ast.Constant):  # getattr(env, "latent")
+            what = node.value if node.value in BEHIND_THE_WALL else None
+        elif isinstance(node, ast.Name):
+            what = node.id if node.id in KEEPERS else None
+        elif isinstance(node, ast.alias):
+            what = node.name if node.name.rpartition(".")[2] in KEEPERS else None
+        else:
+            what = None
+        if what is not None:
+            found.append(f"{at(file, node)}: {what} is behind the wall")
+    for node, name in imports(tree, ("tasid", *file.relative_to(SOURCE).parts[:-1])):
+        if name.startswith("tasid.runs.diagnosis"):
+            found.append(f"{at(file, node)}: diagnosis is behind the wall")
+    return found
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for file in MODULES if package_of(file) in ("learning", "algorithms")],
+    ids=lambda file: str(file.relative_to(SOURCE)),
+)
+def test_no_learner_looks_behind_the_wall(file: Path) -> None:
+    assert not peeks(file.read_text(), file)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "value = env.latent.robust_value(plan)",
+        "from tasid.envs import Latent",
+        "import tasid.envs.block as b\nb.Latent(w)",
+        "getattr(env, 'latent')",
+        "xi = env.world.xi",
+        "from tasid.runs.diagnosis import diagnose",
+        "from tasid.runs import diagnosis",
+    ],
+)
+def test_the_wall_check_sees_what_it_should(line: str) -> None:
+    assert peeks(line, SOURCE / "algorithms" / "x.py")
+
+
+def test_nothing_stored_is_ever_executed() -> None:
+    unsafe_modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    found = []
+    for file in MODULES:
+        tree = ast.parse(file.read_text())
+        for node, name in imports(tree, ()):
+            if name.partition(".")[0] in unsafe_modules:
+                found.append(f"{at(file, node)}: {name}")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in ("eval", "exec", "__import__"):
+                found.append(f"{at(file, node)}: {node.id}")
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                found.append(f"{at(file, node)}: allow_pickle")
+    assert not found
+
+
+# ---------------------------------------------------------------- what the docs name
+
+CODE = re.compile(r"(tasid(?:\.\w+)+)(?:\((\w+)(?:=[^`]*)?\))?")
+"""A dotted name, and possibly one of its parameters: tasid.make(seed), tasid.learn(method="paper")."""
+TEST = re.compile(r"(tests/\w+\.py)(?:::(\w+))?")
+
+
+def spans(file: Path) -> Iterator[tuple[int, str]]:
+    """Everything between single backticks, with its line number."""
+    fenced = False
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        fenced ^= line.startswith("```")
+        if not fenced:
+            yield from ((number, text) for text in re.findall(r"`([^`]+)`", line))
+
+
+def meanings(dotted: str) -> Iterator[Any]:
+    """What a dotted name may mean: a function may have the name of the module it is in."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            if part in getattr(thing, "__dataclass_fields__", {}):
+                thing = thing.__dataclass_fields__[part]
+            elif hasattr(thing, part):
+                thing = getattr(thing, part)
+            else:
+                break
+        else:
+            yield thing
+
+
+def problem(text: str) -> str | None:
+    """Why a name in the docs does not exist, or None."""
+    if text.startswith("src/"):
+        return None if (ROOT / text).exists() else "no such path"
+    if text.startswith("tests/"):
+        match = TEST.fullmatch(text)
+        if match is None or not (ROOT / match[1]).is_file():
+            return "no such test file"
+        tree = ast.parse((ROOT / match[1]).read_text())
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        return None if match[2] is None or match[2] in names else "no such test"
+    match = CODE.fullmatch(text)
+    if match is None:
+        return "neither a dotted name nor a name with one parameter"
+    found = list(meanings(match[1]))
+    if match[2] is None:
+        return None if found else "no such name"
+    called = [thing for thing in found if callable(thing)]
+    known = any(match[2] in inspect.signature(thing).parameters for thing in called)
+    return None if known else f"no parameter {match[2]!r}"
+
+
+@pytest.mark.parametrize("file", DOCS, ids=lambda file: file.name)
+def test_what_the_docs_name_exists(file: Path) -> None:
+    named = [(n, text) for n, text in spans(file) if text.startswith(("tasid.", "tests/", "src/"))]
+    wrong = [(n, text, problem(text)) for n, text in named if problem(text)]
+    assert not wrong
+    if file.name in ("paper-map.md", "notation.md"):
+        assert len(named) > 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tasid.mdp.no_such_name",
+        "tasid.mdp.AbstractSimulator.no_such_field",
+        "tasid.robust_dp(beta)",
+        "tasid.make: builds",
+        "tests/test_architecture.py::test_no_such_test",
+        "tests/no_such_file.py",
+        "src/tasid/no_such_package",
+    ],
+)
+def test_the_docs_check_sees_what_it_should(text: str) -> None:
+    assert problem(text)
+
+
+@pytest.mark.parametrize("file", DOCS, ids=lambda file: file.name)
+def test_links_between_the_docs_lead_somewhere(file: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text())
+    assert not [target for target in targets if not (file.parent / target).exists()]
+
+
+def test_every_row_of_the_paper_map_names_code_or_owns_up() -> None:
+    text = (ROOT / "docs" / "paper-map.md").read_text()
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[0].strip() != "paper"]
+    assert len(rows) > 40
+    for row in rows:
+        assert len(row) == 3, row
+        _, code, tests = row
+        built = "`tasid." in code or "`src/" in code
+        assert built != ("not yet" in code or "nothing to build" in code), row
+        if built:
+            assert "`tests/" in tests or "no test" in tests, row
+
+
+def test_every_package_is_in_the_picture_of_the_house() -> None:
+    picture = (ROOT / "docs" / "architecture.md").read_text()
+    assert not [name for name in FLOORS if f"tasid.{name}" not in picture]
+
+
+# ---------------------------------------------------------------- the public face
+
+
+def test_about_twenty_public_names_each_with_a_docstring() -> None:
+    assert 15 <= len(tasid.__all__) <= 25
+    for name in tasid.__all__:
+        public = getattr(tasid, name)
+        assert public.__doc__, name
+        # A dataclass without a docstring gets its signature for one.
+        assert not public.__doc__.startswith(f"{name}("), name
+    assert set(tasid.__all__) <= set(dir(tasid))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = tasid.no_such_name
+
+
+def test_type_checkers_see_the_same_public_names() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    seen = {
+        alias.asname: node.module
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(seen) == sorted(tasid.__all__)
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(tasid, name)
+
+
+PROBE = """
+import json, logging, os, sys, threading
+
+def threads():
+    tasks = "/proc/self/task"  # threads of libraries too, where the system tells
+    return threading.active_count(), len(os.listdir(tasks)) if os.path.isdir(tasks) else 0
+
+def settings():
+    import jax, numpy
+    loggers = [logging.root, *(logging.getLogger(n) for n in ("jax", "tasid"))]
+    return {
+        "jax": {name: repr(value) for name, value in jax.config.values.items()},
+        "numpy": [numpy.geterr(), repr(numpy.get_printoptions())],
+        "numpy.random": repr(numpy.random.get_state()[1].tolist()),
+        "logging": [[log.level, repr(log.handlers), log.disabled] for log in loggers],
+        "environment": dict(os.environ),
+    }
+
+report = {"threads at first": threads(), "environment": dict(os.environ)}
+import tasid
+report["threads after import"] = threads()
+report["environment kept"] = report.pop("environment") == dict(os.environ)
+report["imported"] = sorted({"jax", "numpy", "optax"} & sys.modules.keys())
+
+import jax.numpy, numpy.random, optax, safetensors.numpy, scipy.linalg
+before, running = settings(), threads()
+for name in tasid.__all__:
+    getattr(tasid, name)
+after = settings()
+report["changed"] = [name for name in before if before[name] != after[name]]
+report["started"] = [now - then for now, then in zip(threads(), running)]
+print(json.dumps(report))
+"""
+
+
+def test_importing_configures_nothing_and_starts_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["imported"] == []
+    assert report["threads after import"] == report["threads at first"]
+    assert report["environment kept"]
+    assert report["changed"] == []
+    assert report["started"] == [0, 0]

@@ -1,0 +1,177 @@
+"""The command line as a user meets it: JSON, exit codes, messages, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tasid
+from tasid.cli import main
+
+TRAIN = ["train", "combination-lock", "--horizon", "4", "--set", "num_actions=3", "--episodes"]
+
+
+def run(capsys, *arguments, code=0):
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    assert (stop.value.code or 0) == code, capsys.readouterr().err
+    return capsys.readouterr()
+
+
+def run_json(capsys, *arguments):
+    out = run(capsys, *arguments, "--json").out
+    assert out.count("\n") == 1, "one object, nothing else"
+    return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "run"
+    with pytest.raises(SystemExit):
+        main([*TRAIN, "2000", "--seed", "5", "--out", str(path), "--json"])
+    return path
+
+
+def test_plan(capsys, tmp_path):
+    result = run_json(capsys, "plan", "combination-lock", "--eta", "0.1", "--horizon", "20")
+    assert result["worst_case_value"] == pytest.approx(7.78, abs=0.01)
+    assert (result["states"], result["actions"], result["horizon"]) == (63, 10, 20)
+    assert (result["eta"], len(result["route"])) == (0.1, 20)
+    assert result["route"][0]["state"] == [0, 1]
+    assert result["nominal_value"] >= result["worst_case_value"]
+    assert abs(result["certificate_gap"]) < 1e-9
+    text = run(capsys, "plan", "combination-lock", "--png", tmp_path / "route.png").out
+    assert "worst-case value" in text
+    assert (tmp_path / "route.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plan_of_a_saved_simulator(capsys, tmp_path):
+    sim = tasid.AbstractSimulator([[0, 1], [1, 1]], [[0.0, 0.0], [1.0, 0.5]], horizon=3)
+    sim.save(tmp_path / "map")
+    result = run_json(capsys, "plan", tmp_path / "map", "--eta", "0", "--horizon", "4")
+    assert result["worst_case_value"] == 3.0
+    assert [step["action"] for step in result["route"]] == [1, 0, 0, 0]
+
+
+def test_train_evaluate_report(capsys, folder):
+    trained = json.loads((folder / "result.json").read_text())
+    for key in ("episodes", "return_mean", "robust_value", "ratio", "skill", "decoder_accuracy"):
+        assert isinstance(trained[key], (int, float)), key
+    assert trained["episodes"] == 1500
+    assert trained["policy"] == str(folder / "policy")
+    scored = run_json(capsys, "evaluate", folder, "--episodes", "3000", "--seed", "8")
+    assert scored["robust_value"] == pytest.approx(trained["robust_value"])
+    assert scored["episodes"] == 3000
+    assert scored["ratio"] == pytest.approx(scored["return_mean"] / scored["robust_value"])
+    again = run_json(capsys, "evaluate", folder / "policy", "--episodes", "3000", "--seed", "8")
+    assert again["return_mean"] == scored["return_mean"]
+    page = run_json(capsys, "report", folder)["page"]
+    assert "<svg" in (folder / "report.html").read_text()
+    assert page == str(folder / "report.html")
+
+
+def test_evaluate_in_another_instance(capsys, folder):
+    same = run_json(capsys, "evaluate", folder, "--episodes", "500")
+    other = run_json(capsys, "evaluate", folder, "--episodes", "500", "--env-seed", "6")
+    noisy = run_json(capsys, "evaluate", folder, "--episodes", "500", "--set", "noise=2.0")
+    assert other["robust_value"] != same["robust_value"]
+    assert noisy["return_mean"] < same["return_mean"]
+
+
+def test_same_seed_same_bytes(capsys, folder, tmp_path):
+    run(capsys, *TRAIN, "2000", "--seed", "5", "--out", tmp_path / "again", "--json")
+    one, two = (
+        {f.name: f.read_bytes() for f in (path / "policy").iterdir()}
+        for path in (folder, tmp_path / "again")
+    )
+    assert one == two
+
+
+def test_a_run_is_not_overwritten_unasked(capsys, folder):
+    before = (folder / "result.json").read_bytes()
+    err = run(capsys, *TRAIN, "100", "--out", folder, code=2).err
+    assert "exists already" in err
+    assert "--overwrite" in err
+    assert (folder / "result.json").read_bytes() == before
+
+
+def test_a_foreign_folder_is_never_overwritten(capsys, tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    err = run(capsys, *TRAIN, "100", "--out", tmp_path, "--overwrite", code=2).err
+    assert "no run of ours" in err
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_failed_run_leaves_nothing_and_loses_nothing(capsys, folder, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("the camera fell off")
+
+    monkeypatch.setattr("tasid.runs.train.learn", fail)
+    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    err = run(capsys, *TRAIN, "100", "--out", folder, "--overwrite", code=2).err
+    assert err == "tasid: the camera fell off\n"
+    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
+    run(capsys, *TRAIN, "100", "--out", tmp_path / "new", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "lock"], "no environment 'lock'"),
+        (["train", "combination-lock", "--episodes", "7"], "episodes: 7 leave 0"),
+        (["train", "combination-lock", "--eta", "0.7"], "eta: 0.7"),
+        (["train", "combination-lock", "--method", "magic"], "method: 'magic'"),
+        (["train", "combination-lock", "--horizon", "0"], "horizon: 0"),
+        (["train", "combination-lock", "--set", "noise"], "not KEY=VALUE"),
+        (["train", "combination-lock", "--set", "shape=3"], "no option 'shape'"),
+        (["train", "combination-lock", "--seed", "x"], "--seed"),
+        (["plan", "nowhere"], "neither a file or folder here nor an environment"),
+        (["plan", "combination-lock", "--eta", "2"], "eta: 2"),
+        (["evaluate", "nowhere"], "nowhere"),
+        (["report", "nowhere"], "nowhere"),
+        (["fly"], "fly"),
+    ],
+)
+def test_bad_input_is_one_message_and_code_two(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    got = run(capsys, *arguments, code=2)
+    assert words in got.err
+    assert "Traceback" not in got.err
+    assert got.out == ""
+    assert list(tmp_path.rglob("*")) == [] or not any(f.is_file() for f in tmp_path.rglob("*"))
+
+
+def test_help_is_quick():
+    command = [sys.executable, "-m", "tasid.cli", "--help"]
+    best = 9.0
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        best = min(best, time.perf_counter() - started)
+    assert best < 0.5
+
+
+def test_interrupt_saves_nothing_half(tmp_path):
+    command = [sys.executable, "-m", "tasid.cli", "train", "combination-lock", "--episodes"]
+    process = subprocess.Popen(
+        [*command, "2000000", "--out", str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / ".run.partial" / "run.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / ".run.partial").exists()
