@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import errno
+import fcntl
 import hashlib
 import itertools
 import json
@@ -818,6 +819,24 @@ def test_a_live_write_is_not_swept(tmp_path: Path) -> None:
         write_bytes_atomically(tmp_path / "first", b"1")
     assert len(live[0]) == 2
     assert files(tmp_path) == {"first": b"1", "second": b"2"}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_sweep_before_the_lock_does_no_harm(finished: bool, tmp_path: Path) -> None:
+    real = fcntl.flock
+    swept: list[Path] = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        if not swept:
+            swept.extend(tmp_path.iterdir())
+            swept[0].unlink()
+            if not finished:
+                raise BlockingIOError(errno.EWOULDBLOCK, "the sweeper holds the lock")
+        real(descriptor, operation)
+
+    with mock.patch("fcntl.flock", flock):
+        write_bytes_atomically(tmp_path / "file", b"1")
+    assert files(tmp_path) == {"file": b"1"}
 
 
 def test_without_file_locks_writes_still_work(tmp_path: Path) -> None:

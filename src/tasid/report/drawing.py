@@ -10,6 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import matplotlib
@@ -42,7 +43,7 @@ DARK = {
     "blind": "#b6a7de",
 }
 
-_STYLE = {
+_STYLE: Any = {  # matplotlib types the keys one by one
     "svg.hashsalt": "tasid",
     "svg.fonttype": "none",
     "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine measures alike
@@ -95,14 +96,16 @@ def blank(width: float, height: float) -> Figure:
     )
 
 
-def axes_inside(
-    figure: Figure, *, left: float, right: float, top: float, bottom: float
-) -> Axes:
+def axes_inside(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> Axes:
     """One pair of axes with these margins in pixels."""
     width, height = figure.get_size_inches() * _POINTS_PER_INCH
     return figure.add_axes(
-        (left / width, bottom / height, (width - left - right) / width,
-         (height - top - bottom) / height)
+        (
+            left / width,
+            bottom / height,
+            (width - left - right) / width,
+            (height - top - bottom) / height,
+        )
     )
 
 
@@ -111,7 +114,13 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     figure.savefig(
-        buffer, format=kind, dpi=3 * _POINTS_PER_INCH, facecolor=LIGHT["paper"], metadata=metadata
+        buffer,
+        format=kind,
+        dpi=3 * _POINTS_PER_INCH,
+        facecolor=LIGHT["paper"],
+        bbox_inches="tight",
+        pad_inches=0.3,
+        metadata=metadata,
     )
     return buffer.getvalue()
 
@@ -141,7 +150,7 @@ def inline_svg(figure: Figure, *, name: str, title: str, description: str) -> Ma
         child = ET.Element(tag, id=f"{name}-{tag}")
         child.text = text
         root.insert(place, child)
-    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 (ElementTree escapes)
+    return Markup(ET.tostring(root, encoding="unicode"))
 
 
 def _drop(element: ET.Element, names: set[str]) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -19,12 +20,12 @@ from tasid.storage import write_bytes_atomically
 
 WIDE, NARROW = 700.0, 344.0
 _LANE_HEIGHT = 54.0
-_PIXELS_PER_COLUMN = 15.0
+_PIXELS_PER_COLUMN = 12.0
 _MOST_ROWS = 24
-_ROBUST = {"color": LIGHT["robust"], "linewidth": 3.6, "solid_capstyle": "round"}
-_NOMINAL = {"color": LIGHT["nominal"], "linewidth": 1.9, "dashes": (3.2, 1.6)}
-_EDGE = {"color": LIGHT["edge"], "linewidth": 0.7}
-_FOLDED = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
+_ROBUST: dict[str, Any] = {"color": LIGHT["robust"], "linewidth": 3.6, "solid_capstyle": "round"}
+_NOMINAL: dict[str, Any] = {"color": LIGHT["nominal"], "linewidth": 1.9, "dashes": (3.2, 1.6)}
+_EDGE: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 0.7}
+_FOLDED: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
 
 
 def plan_picture(plan: RobustPlan, path: str | os.PathLike[str]) -> Path:
@@ -33,7 +34,7 @@ def plan_picture(plan: RobustPlan, path: str | os.PathLike[str]) -> Path:
     kind = target.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg"):
         raise ValueError(
-            f"path: {str(target)!r} ends in {target.suffix!r}; a picture's file ends in .png or .svg"
+            f"path: {str(target)!r} ends in {target.suffix!r}; pictures end in .png or .svg"
         )
     with house_style():
         data = picture_bytes(draw_routes(Routes.of(plan), width=WIDE), kind)
@@ -100,9 +101,7 @@ def _draw_map(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -
     )
 
 
-def _draw_fold(
-    axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict[int, int]
-) -> None:
+def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict[int, int]) -> None:
     """In place of the hidden layers, how much of them each route spends in each lane."""
     ends = [columns.place[fold.first], columns.place[fold.last]]
     middle = sum(ends) / 2
@@ -114,29 +113,57 @@ def _draw_fold(
         ):
             part = share(walks, kind, fold.hidden)
             axes.annotate(
-                f"{100 * part:.0f} %", (middle, lane), (0, 3 if side == "bottom" else -3),
-                textcoords="offset points", ha="center", va=side, color=LIGHT[colour],
+                _percent(part),
+                (middle, lane),
+                (0, 3 if side == "bottom" else -3),
+                textcoords="offset points",
+                ha="center",
+                va=side,
+                color=LIGHT[colour],
                 fontsize=10.5,
             )
     axes.annotate(
-        f"{len(fold.hidden)} layers in", (middle, 0), (0, 22), textcoords="offset points",
-        ha="center", va="bottom", color=LIGHT["muted"], fontsize=10.5,
+        f"share of {len(fold.hidden)} layers",
+        (middle, 0),
+        (0, 22),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        color=LIGHT["muted"],
+        fontsize=10.5,
     )
+
+
+def _percent(part: float) -> str:
+    if 0 < part < 0.005:
+        return "< 1 %"
+    return f"{100 * part:.0f} %" if part else ""
 
 
 def _draw_nodes(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -> None:
     for kind, lane in row.items():
         axes.plot(
-            list(columns.place.values()), [lane] * len(columns.place), linestyle="none",
-            marker="o", markersize=3.4, markerfacecolor=LIGHT["edge"], markeredgecolor="none",
+            list(columns.place.values()),
+            [lane] * len(columns.place),
+            linestyle="none",
+            marker="o",
+            markersize=3.4,
+            markerfacecolor=LIGHT["edge"],
+            markeredgecolor="none",
             zorder=2,
         )
         for walks, colour in ((lanes.nominal, "nominal"), (lanes.robust, "robust")):
             met = [x for h, x in columns.place.items() if any(walk[h] == kind for walk in walks)]
             axes.plot(
-                met, [lane] * len(met), linestyle="none", marker="o", markersize=6.0,
-                markerfacecolor=LIGHT[colour], markeredgecolor=LIGHT["paper"],
-                markeredgewidth=1.2, zorder=5,
+                met,
+                [lane] * len(met),
+                linestyle="none",
+                marker="o",
+                markersize=6.0,
+                markerfacecolor=LIGHT[colour],
+                markeredgecolor=LIGHT["paper"],
+                markeredgewidth=1.2,
+                zorder=5,
             )
 
 
@@ -173,8 +200,13 @@ def _draw_states(routes: Routes, width: float) -> Figure:
     for walks, style in ((routes.robust_walks, _ROBUST), (routes.nominal_walks, _NOMINAL)):
         for walk in walks:
             axes.plot(
-                range(horizon + 1), [row[state] for state in walk], marker=dots, markersize=6,
-                markeredgecolor=LIGHT["paper"], zorder=3 if style is _ROBUST else 4, **style,
+                range(horizon + 1),
+                [row[state] for state in walk],
+                marker=dots,
+                markersize=6,
+                markeredgecolor=LIGHT["paper"],
+                zorder=3 if style is _ROBUST else 4,
+                **style,
             )
     _number(axes, columns_of(horizon, horizon), width - left - right)
     axes.set_ylim(len(met) - 0.4, -0.6)
@@ -188,18 +220,25 @@ def _shortened(name: str, most: int = 18) -> str:
 
 
 def _legend_height(width: float) -> float:
-    return 34.0 if width >= WIDE else 68.0
+    return 26.0 if width >= WIDE else 58.0
 
 
 def _legend(figure: Figure, routes: Routes, width: float, *, transitions: bool) -> None:
     entries: Sequence[tuple[Line2D, str]] = [
         (Line2D([], [], **_ROBUST), f"robust plan, η = {routes.plan.eta:g}"),
         (Line2D([], [], **_NOMINAL), "plan for η = 0, which trusts the map"),
-        (Line2D([], [], **_EDGE), "what actions can do"),
+        (Line2D([], [], **_EDGE), "all moves on the map"),
     ]
     handles, names = zip(*(entries if transitions else entries[:2]), strict=True)
     figure.legend(
-        handles, names, loc="upper left", bbox_to_anchor=(0, 1), borderaxespad=0.2,
-        ncols=len(names) if width >= WIDE else 1, handlelength=2.4, columnspacing=2.0,
-        labelspacing=0.4, borderpad=0,
+        handles,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.2,
+        ncols=len(names) if width >= WIDE else 1,
+        handlelength=2.4,
+        columnspacing=2.0,
+        labelspacing=0.4,
+        borderpad=0,
     )

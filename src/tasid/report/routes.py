@@ -61,10 +61,6 @@ class Routes:
         """Whether both plans take the same way through the states."""
         return self.robust_walks == self.nominal_walks
 
-    def pay(self, plan: RobustPlan) -> float:
-        """What a plan's undisturbed route pays from the likeliest start."""
-        return sum(step.reward for step in plan.route(self.starts[0]))
-
 
 def _walk(plan: RobustPlan, start: int) -> tuple[int, ...]:
     states = [start]
@@ -111,7 +107,9 @@ def lanes_of(routes: Routes) -> Lanes | None:
             return None
         edges.append(
             frozenset(
-                (int(kind[s]), int(k)) for s, row in zip(here, after, strict=True) for k in kind[row]
+                (int(kind[s]), int(k))
+                for s, row in zip(here, after, strict=True)
+                for k in kind[row]
             )
         )
 

@@ -1,0 +1,60 @@
+"""The command that makes a run again, from what run.json says was asked."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+
+def rerun_command(asked: Mapping[str, Any]) -> str | None:
+    """`tasid train …` with everything said explicitly, or None if the record lacks a part.
+
+    Defaults are spelled out too: a later version may have others.
+    """
+    try:
+        name, options = asked["environment"]["name"], dict(asked["environment"]["options"])
+        flags = [
+            ("--eta", asked["eta"]),
+            ("--episodes", asked["episodes"]),
+            ("--method", asked["method"]),
+            ("--seed", asked["seed"]),
+            ("--evaluation-episodes", asked["evaluation_episodes"]),
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
+    if "horizon" in options:
+        flags.insert(0, ("--horizon", options.pop("horizon")))
+    if options.get("eta") == asked["eta"]:
+        del options["eta"]
+    if "seed" in options:
+        instance = options.pop("seed")
+        if instance != asked["seed"]:
+            flags.append(("--env-seed", instance))
+    words = [f"{flag} {shlex.quote(str(value))}" for flag, value in flags]
+    words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
+    return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
+
+
+def _wrapped(words: list[str], width: int = 72) -> str:
+    """Shell lines of about this width, each but the last continued."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}"
+    return " \\\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    """A value as `--set` reads it: TOML, or bare text that is none."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return value
+    return json.dumps(value)

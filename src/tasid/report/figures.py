@@ -1,0 +1,141 @@
+"""The figures of a run: how every step was learned, and what the policy earns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from tasid.report.drawing import LIGHT, axes_inside, blank
+from tasid.report.marks import Mark, draw_marks, height
+
+PANEL = (336.0, 196.0)
+_MOST_MARKERS = 40
+_MOST_CURVES = 60
+_HISTOGRAM_HEIGHT = 210.0
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """What was recorded about learning, step by step; None where nobody could know."""
+
+    validation_loss: NDArray[np.float64]
+    """Of the parameters kept, [steps]."""
+    curves: tuple[NDArray[np.float64], ...]
+    """Validation loss after every epoch, for each step."""
+    epochs: NDArray[np.int64]
+    decoder_accuracy: NDArray[np.float64] | None
+    tracking_accuracy: NDArray[np.float64] | None
+    guessing_loss: float | None
+    """The loss of a model that guesses, if labels are actions."""
+
+
+def loss_panel(learning: Learning) -> Figure:
+    """Validation loss: epoch by epoch within a step where there is room, and what was kept."""
+    figure, axes = _panel("validation loss", len(learning.validation_loss))
+    steps = np.arange(len(learning.validation_loss))
+    if len(steps) <= _MOST_CURVES:
+        for step, curve in zip(steps, learning.curves, strict=True):
+            within = (
+                np.linspace(-0.36, 0.36, len(curve)) if len(curve) > 1 else np.zeros(len(curve))
+            )
+            axes.plot(step + within, curve, color=LIGHT["learned"], linewidth=1.0, alpha=0.55)
+    _series(axes, learning.validation_loss, "learned", joined=len(steps) > _MOST_CURVES)
+    if learning.guessing_loss is not None:
+        level = learning.guessing_loss
+        axes.axhline(level, color=LIGHT["muted"], linewidth=1.0, dashes=(2, 2))
+        axes.annotate(
+            "guessing",
+            (1, level),
+            (0, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            color=LIGHT["muted"],
+            fontsize=10.5,
+        )
+    axes.margins(y=0.16)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    return figure
+
+
+def epochs_panel(learning: Learning) -> Figure:
+    """How many epochs each step's model trained for."""
+    figure, axes = _panel("epochs until the loss stopped falling", len(learning.epochs))
+    axes.bar(range(len(learning.epochs)), learning.epochs, width=0.62, color=LIGHT["fill"])
+    axes.set_ylim(0, max(1.0, 1.1 * float(learning.epochs.max(initial=0))))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    return figure
+
+
+def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Figure:
+    """An accuracy per step, on a scale that ends at 100 %."""
+    figure, axes = _panel(title, len(accuracy))
+    _series(axes, accuracy, colour, joined=True)
+    floor = min(0.9, math.floor(10 * float(accuracy.min())) / 10)
+    axes.set_ylim(floor - 0.04 * (1 - floor), 1 + 0.06 * (1 - floor))
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+    return figure
+
+
+def _panel(title: str, steps: int) -> tuple[Figure, Axes]:
+    figure = blank(*PANEL)
+    axes = axes_inside(figure, left=46, right=8, top=32, bottom=40)
+    axes.set_title(title, loc="left", fontsize=11.5, color=LIGHT["ink"], x=-46 / (PANEL[0] - 54))
+    axes.grid(axis="y")
+    axes.set_xlabel("step")
+    axes.set_xlim(-0.6, max(steps, 1) - 0.4)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    return figure, axes
+
+
+def _series(axes: Axes, values: NDArray[np.float64], colour: str, *, joined: bool) -> None:
+    axes.plot(
+        range(len(values)),
+        values,
+        color=LIGHT[colour],
+        linewidth=1.6,
+        linestyle="-" if joined else "none",
+        marker="o" if len(values) <= _MOST_MARKERS else "",
+        markersize=5.0,
+        markeredgecolor=LIGHT["paper"],
+        markeredgewidth=0.8,
+        zorder=3,
+    )
+
+
+def returns_figure(returns: NDArray[np.float64], marks: Sequence[Mark], *, width: float) -> Figure:
+    """How often the policy earned how much, and where the yardsticks stand."""
+    left, right, bottom, top = 46.0, 14.0, 40.0, height(marks)
+    figure = blank(width, top + _HISTOGRAM_HEIGHT + bottom)
+    axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
+    low, high = _range([float(returns.min()), float(returns.max()), *(m.value for m in marks)])
+    axes.hist(
+        returns,
+        bins=np.linspace(low, high, (56 if width > 500 else 40) + 1).tolist(),
+        weights=np.full(returns.size, 1 / returns.size),
+        color=LIGHT["fill"],
+        edgecolor=LIGHT["paper"],
+        linewidth=0.6,
+    )
+    axes.set_xlim(low, high)
+    axes.grid(axis="y")
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    axes.set_xlabel("return of an episode")
+    draw_marks(axes, marks, width=width - left - right, tall=_HISTOGRAM_HEIGHT)
+    return figure
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    pad = 0.03 * (high - low) if high > low else max(0.5, 0.05 * abs(low))
+    return low - pad, high + pad

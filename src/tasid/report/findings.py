@@ -1,0 +1,139 @@
+"""What a finished run found, read from its folder and checked; nothing is computed anew."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms import Policy, load
+from tasid.algorithms.tasid import EpochEnded, StepEnded
+from tasid.report.figures import Learning
+from tasid.runs.record import Run
+from tasid.storage import ArtifactError
+
+_NUMBERS = (
+    "episodes seconds ratio skill robust_value worst_case_value nominal_plan_value blind_value "
+    "decoder_accuracy"
+).split()
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A run's records, each of the type it should have."""
+
+    asked: dict[str, Any]
+    """run.json as it is; its content is anybody's."""
+    policy: Policy
+    summary: dict[str, float | None]
+    """The summary's numbers; None where a value is unknown."""
+    interval: tuple[float, float] | None
+    """95 % interval of the mean return."""
+    returns: NDArray[np.float64]
+    steps: tuple[StepEnded, ...]
+    learning: Learning
+
+    def __getitem__(self, key: str) -> float | None:
+        """A number of the summary."""
+        return self.summary[key]
+
+    @property
+    def mean(self) -> float:
+        """The mean return."""
+        return float(self.returns.mean())
+
+
+def read_findings(folder: str | Path) -> Findings:
+    """Read a run; anything missing, damaged or of the wrong kind raises `ArtifactError`."""
+    run = Run(folder)
+    asked = run.asked()
+    evaluation = run.evaluation()
+    policy = load(run.policy_folder)
+    where = run.folder / "evaluation"
+    steps = tuple(run.rows(StepEnded))
+    models = policy.simulator.horizon - 1
+    if [row.step for row in steps] != list(range(models)):
+        raise ArtifactError(
+            f"{run.folder / 'steps.jsonl'}: {len(steps)} rows that are not one for each of the "
+            f"policy's {models} models; it belongs to another run or was edited"
+        )
+    arrays = {
+        name: _vector(evaluation.arrays[name], f"{where}: {name}", length)
+        for name, length in (
+            ("returns", None),
+            ("decoder_accuracy", models),
+            ("tracking_accuracy", models + 1),
+        )
+        if name in evaluation.arrays
+    }
+    if "returns" not in arrays or arrays["returns"].size == 0:
+        raise ArtifactError(f"{where}: it holds no returns; evaluate at least one episode")
+    return Findings(
+        asked=asked,
+        policy=policy,
+        summary={key: _number(evaluation.metadata.get(key), f"{where}: {key}") for key in _NUMBERS},
+        interval=_interval(evaluation.metadata.get("return_ci95"), f"{where}: return_ci95"),
+        returns=arrays["returns"],
+        steps=steps,
+        learning=_learning(run, policy, steps, arrays),
+    )
+
+
+def _learning(
+    run: Run, policy: Policy, steps: tuple[StepEnded, ...], arrays: dict[str, NDArray[np.float64]]
+) -> Learning:
+    losses: list[list[float]] = [[] for _ in steps]
+    try:
+        for row in run.rows(EpochEnded):
+            losses[row.step].append(float(row.validation_loss))
+        kept = np.array([float(row.validation_loss) for row in steps])
+        epochs = np.array([int(row.epochs) for row in steps], dtype=np.int64)
+    except (IndexError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{run.folder}: epochs.jsonl or steps.jsonl holds a row of another run ({error})"
+        ) from None
+    by_action = policy.decoder.labels.kind == "actions"
+    return Learning(
+        validation_loss=_finite(kept),
+        curves=tuple(_finite(np.array(curve)) for curve in losses),
+        epochs=epochs,
+        decoder_accuracy=arrays.get("decoder_accuracy"),
+        tracking_accuracy=arrays.get("tracking_accuracy"),
+        guessing_loss=math.log(policy.simulator.num_actions) if by_action else None,
+    )
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A loss that ran away leaves a gap."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _vector(array: NDArray[Any], where: str, length: int | None) -> NDArray[np.float64]:
+    if array.ndim != 1 or length not in (None, array.size) or array.dtype.kind not in "iuf":
+        wanted = "numbers" if length is None else f"{length} numbers"
+        raise ArtifactError(f"{where} is {array.dtype} {array.shape}; it should be {wanted}")
+    values = array.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ArtifactError(f"{where} holds numbers that are not finite")
+    return values
+
+
+def _number(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ArtifactError(f"{where} is {value!r}; it should be a number or null")
+    return float(value)
+
+
+def _interval(value: Any, where: str) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2:
+        raise ArtifactError(f"{where} is {value!r}; it should be two numbers")
+    low, high = (_number(bound, where) for bound in value)
+    return None if low is None or high is None else (low, high)

@@ -1,0 +1,194 @@
+"""Numbers as words, and what a run's numbers say, in plain sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasid.report.findings import Findings
+
+UNKNOWN = "unknown"
+_THIN = "\u202f"
+"""A narrow space that does not break."""
+
+
+def number(value: float | None) -> str:
+    """A value with two decimals, three below 1, and a true minus sign."""
+    if value is None:
+        return UNKNOWN
+    if value != 0 and abs(value) < 0.0005:
+        text = f"{value:.2g}"
+    else:
+        text = f"{value:,.{2 if abs(value) >= 1 or value == 0 else 3}f}"
+    return text.replace(",", _THIN).replace("-", "−")
+
+
+def percent(value: float | None) -> str:
+    """A share; 100 % is said only of the whole."""
+    if value is None:
+        return UNKNOWN
+    digits = 1
+    while digits < 4 and value != 1 and float(f"{100 * value:.{digits}f}") == 100:
+        digits += 1
+    text = "100" if value == 1 else f"{100 * value:,.{digits}f}"
+    return text.replace(",", _THIN).replace("-", "−") + _THIN + "%"
+
+
+def count(value: float | None) -> str:
+    """A whole number in groups of three digits."""
+    return UNKNOWN if value is None else f"{value:,.0f}".replace(",", _THIN)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds, or minutes and seconds."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 99.95:
+        return f"{seconds:.1f}{_THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{count(minutes)}{_THIN}min {rest}{_THIN}s"
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\u00a0")
+
+
+def headline(found: Findings) -> str:
+    """The result in one sentence."""
+    earned = f"The learned policy earns {number(found.mean)} per episode"
+    robust, ratio = found["robust_value"], found["ratio"]
+    if robust is None:
+        return f"{earned}; what the robust plan would earn here is unknown."
+    if ratio is None or robust <= 0:
+        return f"{earned}; the robust plan earns {number(robust)} with the latent state in view."
+    return (
+        f"{earned}, {percent(ratio)} of what the robust plan earns with the latent state in view "
+        f"({number(robust)})."
+    )
+
+
+def certainty(found: Findings) -> str:
+    """How sure the headline is."""
+    episodes = f"{count(found.returns.size)} evaluation episodes"
+    if found.interval is None:
+        return f"From {episodes}, too few for an interval of the mean."
+    low, high = found.interval
+    said = (
+        f"The 95{_THIN}% interval of this mean, from {episodes}, is {number(low)} to {number(high)}"
+    )
+    robust = found["robust_value"]
+    if robust is None:
+        return f"{said}."
+    if low <= robust <= high:
+        return f"{said}: it holds the robust plan’s value, so the two cannot be told apart."
+    return f"{said}: it lies {'below' if high < robust else 'above'} the robust plan’s value."
+
+
+def caution(found: Findings) -> str | None:
+    """Why this setting says little, if it does."""
+    blind, robust = found["blind_value"], found["robust_value"]
+    if blind is None or robust is None:
+        return None
+    if blind >= robust:
+        return (
+            f"Playing blind earns {number(blind)} here, no less than the robust plan’s "
+            f"{number(robust)}. This setting is no evidence of learning."
+        )
+    if robust > 0 and blind > robust / 2:
+        return (
+            f"Playing blind already earns {number(blind)}, more than half of the robust plan’s "
+            f"{number(robust)}. A good return is weak evidence of learning in this setting; "
+            "look at the skill instead."
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number and what it means."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+def key_figures(found: Findings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...]:
+    """The figures of a run in three groups."""
+    return (
+        ("Result", _results(found)),
+        ("Yardsticks", _yardsticks(found)),
+        ("Effort and decoding", _efforts(found)),
+    )
+
+
+def _results(found: Findings) -> tuple[KeyFigure, ...]:
+    interval = UNKNOWN
+    if found.interval is not None:
+        interval = f"{number(found.interval[0])} to {number(found.interval[1])}"
+    return (
+        KeyFigure(
+            "Return",
+            number(found.mean),
+            f"Mean per episode of the learned policy, which sees observations only. "
+            f"95{_THIN}% interval: {interval}.",
+        ),
+        KeyFigure("Ratio", percent(found["ratio"]), "The return as a part of the robust value."),
+        KeyFigure(
+            "Skill",
+            number(found["skill"]),
+            "Where the return lies between playing blind (0) and the robust plan (1): "
+            f"{_unbroken('(return − blind)')} / {_unbroken('(robust − blind)')}.",
+        ),
+    )
+
+
+def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
+    eta = _unbroken(f"η = {found.policy.plan.eta:g}")
+    return (
+        KeyFigure(
+            "Robust value",
+            number(found["robust_value"]),
+            "What the robust plan earns in this very target when it is told the latent state. "
+            "Exact.",
+        ),
+        KeyFigure(
+            "Worst case",
+            number(found["worst_case_value"]),
+            f"What the robust plan earns, told the state, in the worst target that {eta} allows. "
+            "Exact.",
+        ),
+        KeyFigure(
+            "Nominal plan",
+            number(found["nominal_plan_value"]),
+            f"What the plan that trusts the map ({_unbroken('η = 0')}) earns in this very target "
+            "when it is told the latent state. Exact.",
+        ),
+        KeyFigure(
+            "Blind value",
+            number(found["blind_value"]),
+            "What needs no eyes: the better of the best single action and the nominal plan’s "
+            "actions played from memory. Exact.",
+        ),
+    )
+
+
+def _efforts(found: Findings) -> tuple[KeyFigure, ...]:
+    return (
+        KeyFigure(
+            "Learning episodes",
+            count(found["episodes"]),
+            "All episodes spent on learning. Evaluation is not among them.",
+        ),
+        KeyFigure(
+            "Learning time",
+            duration(found["seconds"]),
+            "By the clock, compilation included.",
+        ),
+        KeyFigure(
+            "Decoder accuracy",
+            percent(found["decoder_accuracy"]),
+            "How often the decoded action leads, on the map, from the true state to the true next "
+            "one. Mean over steps.",
+        ),
+    )
