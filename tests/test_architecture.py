@@ -153,7 +153,7 @@ def test_no_learner_looks_behind_the_wall(file: Path) -> None:
         "from tasid.envs import Latent",
         "import tasid.envs.block as b\nb.Latent(w)",
         "getattr(env, 'latent')",
-        "xi = env.world.xi",
+        "xi = env.latent.world.xi",
         "from tasid.runs.diagnosis import diagnose",
         "from tasid.runs import diagnosis",
     ],

@@ -86,8 +86,8 @@ def test_perturbation_options():
     spared = {}
     for option in ("last", "none", "all"):
         env = tasid.make("combination-lock", horizon=6, unperturbed=option, seed=1)
-        assert tasid.is_perturbation(env.world, env.simulator, eta=0.1)
-        exact = np.isclose(np.einsum("saa->sa", env.world.xi), 1.0).all(axis=1)
+        assert tasid.is_perturbation(env.latent.world, env.simulator, eta=0.1)
+        exact = np.isclose(np.einsum("saa->sa", env.latent.world.xi), 1.0).all(axis=1)
         spared[option] = {env.simulator.states[s] for s in np.flatnonzero(exact)}
     assert spared["none"] == set()
     assert spared["last"] == {(5, 2)}
@@ -134,7 +134,7 @@ def test_dynamics_follow_xi():
     _, (before, actions, after, rewards, _) = wander(env, 40_000)
     before, actions, after = (np.asarray(x) for x in (before, actions, after))
     for h in range(4):
-        exact, pay = env.world.transition_at(h), env.world.reward_at(h)
+        exact, pay = env.latent.world.transition_at(h), env.latent.world.reward_at(h)
         for s in np.unique(before[h]):
             for a in range(3):
                 here = (before[h] == s) & (actions[h] == a)
@@ -150,7 +150,7 @@ def test_returns_agree_with_exact_value():
     env = tasid.make("combination-lock", horizon=4, num_actions=3, seed=2)
     moment, _ = wander(env, 40_000)
     uniform = np.full((4, env.simulator.num_states, 3), 1 / 3)
-    exact = tasid.policy_value(env.world, uniform)
+    exact = tasid.policy_value(env.latent.world, uniform)
     error = float(np.asarray(moment.returns).std()) / 200
     assert float(moment.returns.mean()) == pytest.approx(exact, abs=4.5 * error)
 
@@ -177,7 +177,7 @@ def test_an_episode_does_not_depend_on_its_batch():
 def test_instances():
     one, same, other = (tasid.make("combination-lock", horizon=8, seed=s) for s in (1, 1, 2))
     assert (one.simulator.successor == same.simulator.successor).all()
-    assert (one.world.xi == same.world.xi).all()
+    assert (one.latent.world.xi == same.latent.world.xi).all()
     assert (one.simulator.successor != other.simulator.successor).any()
     assert (one.target.emission.mixing != other.target.emission.mixing).any()
 

@@ -5,25 +5,35 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tasid
-from tasid.algorithms.decoder import Decoder
-from tasid.algorithms.tasid import EpochEnded, StepEnded, _Group, paper_network
+from tasid.algorithms.paper_method import PaperLearner
+from tasid.algorithms.tasid import (
+    EXPLORATION,
+    FITTING,
+    EpochEnded,
+    Explored,
+    StepEnded,
+    collect,
+)
 from tasid.envs.block import BlockMDP, Latent, block_mdp
-from tasid.envs.target import seed_key
-from tasid.learning import action_labels
+from tasid.envs.target import episode_keys, seed_key
 from tasid.runs.diagnosis import diagnose
 
 GOLDEN = Path(__file__).with_name("golden") / "paper_step_one.json"
 
 
-def group_of(env: BlockMDP, seed: int) -> _Group:
+def first_step(env: BlockMDP, seed: int, *, first: int = 0, episodes: int) -> Explored:
+    """What the paper's method collects at step 0."""
     plan = tasid.robust_dp(env.simulator, eta=0.1)
-    decoder = Decoder.blank(plan, action_labels(env.simulator), paper_network(env.target))
-    return _Group([env.target], [decoder], [seed])
+    learner = PaperLearner([env.target], [plan], episodes=10_000, seeds=[seed])
+    target = jax.tree.map(lambda leaf: leaf[None], env.target)
+    keys = seed_key(seed)[None]
+    return collect(target, learner.decoder, keys, 0, first=first, episodes=episodes)
 
 
 def test_reaches_the_robust_value(lock, learned):
@@ -58,8 +68,6 @@ def OneHot(cells):
     from dataclasses import dataclass
     from functools import partial
 
-    import jax
-
     @partial(jax.tree_util.register_dataclass, data_fields=["codes"], meta_fields=[])
     @dataclass(frozen=True)
     class Emission:
@@ -91,24 +99,25 @@ def test_counts_and_events(lock):
 
 def test_exploration_is_uniform_and_rolls_in_with_the_plan(lock):
     """Step-0 labels are uniform over actions and the transition is the label's (mostly)."""
-    data = group_of(lock, 3).collect(0, 6_000)
-    counts = np.bincount(np.asarray(data.label[0]), minlength=4)
+    data = first_step(lock, 3, episodes=6_000)
+    counts = np.bincount(np.asarray(data.command[0]), minlength=4)
     assert np.abs(counts - 1_500).max() < 4.5 * np.sqrt(6_000 * 0.25 * 0.75)
     assert data.x.shape == (1, 6_000, 16)
-    assert (data.weight == 1).all()
+    assert (data.states == lock.simulator.start).all()
 
 
 def test_data_do_not_depend_on_how_many_are_asked_for(lock):
-    group = group_of(lock, 3)
-    few, many = group.collect(0, 200), group.collect(0, 500)
-    assert (few.label == many.label[:, :200]).all()
+    few, many = first_step(lock, 3, episodes=200), first_step(lock, 3, episodes=500)
+    later = first_step(lock, 3, first=150, episodes=70)
+    assert (few.command == many.command[:, :200]).all()
     assert (few.x_next == many.x_next[:, :200]).all()
+    assert (later.x_next == many.x_next[:, 150:220]).all()
 
 
 def test_golden_first_step_of_the_papers_method():
     """The procedure is pinned: integers of the first dataset exactly, losses to 1e-4."""
     env = tasid.make("combination-lock", horizon=5, seed=21)
-    labels = np.asarray(group_of(env, 21).collect(0, 400).label[0])
+    labels = np.asarray(first_step(env, 21, episodes=400).command[0])
     result = tasid.learn(env, eta=0.1, episodes=2_000, seed=21)
     losses = [step.validation_loss for step in result.diagnostics.steps]
     golden = json.loads(GOLDEN.read_text())
@@ -181,12 +190,14 @@ def test_a_map_that_does_not_fit(lock):
 
 
 def test_keys_are_distinct():
-    from tasid.envs.target import episode_keys
-
     seen = set()
     for phase in (0, 1, 2, 1 << 30):
         keys = episode_keys(seed_key(1), phase, jnp.arange(300))
-        import jax
-
         seen |= {tuple(row) for row in np.asarray(jax.random.key_data(keys)).tolist()}
     assert len(seen) == 4 * 300
+
+
+def test_exploration_and_slips_are_independent_at_every_step():
+    """The stream that draws labels must not be one that a target's step uses, at any horizon."""
+    longest = 100_000
+    assert min(EXPLORATION, FITTING) > 2 * longest + 3

@@ -23,10 +23,14 @@ WIDTH = 128
 
 
 class Tracked(NamedTuple):
-    """What the policy remembers: ŝ_{h−1} [W] and x_{h−1} [W, …]."""
+    """What the policy remembers of its episodes."""
 
     states: jax.Array
+    """ŝ_{h−1}, [W]."""
     observations: jax.Array
+    """x_{h−1}, [W, …]."""
+    path: jax.Array
+    """ŝ_0 … ŝ_{h−1}, and zeros after that, [W, H]."""
 
 
 class Decoded(NamedTuple):
@@ -75,7 +79,9 @@ class Decoder:
 
     def start(self, observations: jax.Array) -> Tracked:
         """Before the first decision, every episode is at the start."""
-        return Tracked(jnp.full(observations.shape[0], self.start_state), observations)
+        states = jnp.full(observations.shape[0], self.start_state)
+        path = jnp.zeros((observations.shape[0], self.plan.shape[0]), states.dtype)
+        return Tracked(states, observations, path)
 
     def decode(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> Decoded:
         """α_h and φ_{h+1} for the transition x_h → x_{h+1} just seen."""
@@ -98,4 +104,5 @@ class Decoder:
     ) -> tuple[Tracked, jax.Array]:
         """π_h: track, then act by the plan."""
         states = self.track(memory, observations, h)
-        return Tracked(states, observations), self.plan[h, states].astype(jnp.int32)
+        memory = Tracked(states, observations, memory.path.at[:, h].set(states))
+        return memory, self.plan[h, states].astype(jnp.int32)

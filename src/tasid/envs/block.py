@@ -121,12 +121,12 @@ class BlockMDP:
     """Everything `tasid.make` needs to build this very instance again, its seed included."""
     simulator: AbstractSimulator
     target: BlockTarget
-    world: PerturbedMDP
+    _world: PerturbedMDP
 
     @property
     def latent(self) -> Latent:
         """The door to the latent side, for evaluation only."""
-        return Latent(self.world)
+        return Latent(self._world)
 
 
 def block_mdp(

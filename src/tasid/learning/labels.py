@@ -1,7 +1,9 @@
 """What an inverse-dynamics model predicts: labels, and what they mean on the map.
 
 At a tracked state every label stands for a command to execute while exploring and for the state it
-leads to. In the paper's method a label is simply an action.
+leads to. In the paper's method a label is an action. In the outcome method a label is an outcome,
+and the question is only how to number outcomes so that a number means the same thing in many
+states and steps, because one shared model can then keep what it has learned.
 """
 
 from __future__ import annotations
@@ -9,11 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from tasid.mdp import AbstractSimulator
+from tasid.mdp.backward import frontier_when_cheaper
+from tasid.mdp.outcomes import Outcomes, outcomes
+
+MOST_PLACES = 64
+"""More places than this and numbering outcomes by place would make the model grow with the map."""
 
 
 @partial(
@@ -23,7 +33,7 @@ from tasid.mdp import AbstractSimulator
 )
 @dataclass(frozen=True)
 class Labels:
-    """Tables [S, L], or [H, S, L] where the map changes from step to step."""
+    """Tables [S, L], or [H, S, L] where the map or the numbering changes from step to step."""
 
     successor: jax.Array
     """The state a label leads to, int32."""
@@ -39,7 +49,7 @@ class Labels:
         """L."""
         return int(self.successor.shape[-1])
 
-    def at(self, h: jax.Array) -> Labels:
+    def at(self, h: jax.Array | int) -> Labels:
         """The tables of one step, [S, L]."""
         if self.successor.ndim == 2:
             return self
@@ -65,7 +75,70 @@ def action_labels(sim: AbstractSimulator) -> Labels:
     return Labels(successor, command, jnp.ones(successor.shape, bool), "actions")
 
 
-_BUILDERS: dict[str, Callable[[AbstractSimulator], Labels]] = {"actions": action_labels}
+def rank_labels(sim: AbstractSimulator) -> Labels:
+    """Outcomes numbered within their state, in the order of their successors."""
+    found = outcomes(sim)
+    return Labels(
+        jnp.asarray(found.successor),
+        jnp.asarray(found.representative),
+        jnp.asarray(found.exists),
+        "outcomes by rank",
+    )
+
+
+def representative_labels(sim: AbstractSimulator) -> Labels:
+    """Outcomes numbered by their representative action: "forward" is "forward" everywhere."""
+    found = outcomes(sim)
+    return _scattered(found, found.representative, sim.num_actions, "outcomes by action")
+
+
+def place_labels(sim: AbstractSimulator) -> Labels:
+    """Outcomes numbered by the place they lead to.
+
+    Where time is part of the state, a place is a position among the states of its step;
+    elsewhere it is a position among all reachable states.
+    """
+    found = outcomes(sim)
+    layers = _layers(sim)
+    everywhere = np.unique(np.concatenate(layers))
+    in_step = sum(layer.size for layer in layers) == everywhere.size
+    size = max(layer.size for layer in layers) if in_step else everywhere.size
+    if size > MOST_PLACES:
+        raise ValueError(f"labels: {size} places; numbered by place, {MOST_PLACES} is the most")
+    place = np.zeros(sim.num_states, dtype=np.int32)
+    for layer in layers if in_step else [everywhere]:
+        place[layer] = np.arange(layer.size)
+    return _scattered(found, place[found.successor], size, "outcomes by place")
+
+
+def _layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
+    """The states reachable at step 0, 1, …, H."""
+    frontier = frontier_when_cheaper(sim, force=True)
+    assert frontier is not None
+    last = np.unique(sim.successor_at(sim.horizon - 1)[frontier[-1]])
+    return [*frontier, last.astype(np.intp)]
+
+
+def _scattered(found: Outcomes, number: NDArray[np.int32], size: int, kind: str) -> Labels:
+    """Tables in which outcome o of a state stands at column number[…, o]."""
+    column = np.where(found.exists, number, size)
+
+    def scatter(values: NDArray[Any]) -> jax.Array:
+        table = np.zeros((*column.shape[:-1], size + 1), dtype=values.dtype)
+        np.put_along_axis(table, column, values, axis=-1)
+        return jnp.asarray(table[..., :size])
+
+    return Labels(
+        scatter(found.successor), scatter(found.representative), scatter(found.exists), kind
+    )
+
+
+_BUILDERS: dict[str, Callable[[AbstractSimulator], Labels]] = {
+    "actions": action_labels,
+    "outcomes by rank": rank_labels,
+    "outcomes by action": representative_labels,
+    "outcomes by place": place_labels,
+}
 
 
 def labels_for(kind: str, sim: AbstractSimulator) -> Labels:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -81,7 +82,9 @@ _POINTS_PER_INCH = 72
 @contextmanager
 def house_style() -> Iterator[None]:
     """Our settings and nobody else's, for the length of a block; a user's own stay out of it."""
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # A label may be in any script; the page shows it, whatever our measuring font lacks.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,9 +17,16 @@ from tasid.report.drawing import LIGHT, axes_inside, blank
 from tasid.report.marks import Mark, draw_marks, height
 
 PANEL = (336.0, 196.0)
-_MOST_MARKERS = 40
+_MOST_DOTS = 40
 _MOST_CURVES = 60
 _HISTOGRAM_HEIGHT = 210.0
+_DOT: dict[str, Any] = {
+    "marker": "o",
+    "markersize": 5.0,
+    "markeredgecolor": LIGHT["paper"],
+    "markeredgewidth": 0.8,
+    "zorder": 3,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +49,10 @@ def loss_panel(learning: Learning) -> Figure:
     figure, axes = _panel("validation loss", len(learning.validation_loss))
     steps = np.arange(len(learning.validation_loss))
     if len(steps) <= _MOST_CURVES:
-        for step, curve in zip(steps, learning.curves, strict=True):
-            within = (
-                np.linspace(-0.36, 0.36, len(curve)) if len(curve) > 1 else np.zeros(len(curve))
-            )
-            axes.plot(step + within, curve, color=LIGHT["learned"], linewidth=1.0, alpha=0.55)
-    _series(axes, learning.validation_loss, "learned", joined=len(steps) > _MOST_CURVES)
+        for step, curve, kept in zip(steps, learning.curves, learning.validation_loss, strict=True):
+            _draw_descent(axes, int(step), curve, kept)
+    else:
+        _series(axes, learning.validation_loss, "learned")
     if learning.guessing_loss is not None:
         level = learning.guessing_loss
         axes.axhline(level, color=LIGHT["muted"], linewidth=1.0, dashes=(2, 2))
@@ -60,16 +66,31 @@ def loss_panel(learning: Learning) -> Figure:
             va="bottom",
             color=LIGHT["muted"],
             fontsize=10.5,
+            zorder=4,
+            bbox={"facecolor": LIGHT["paper"], "edgecolor": "none", "alpha": 0.85, "pad": 1},
         )
     axes.margins(y=0.16)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     return figure
 
 
+def _draw_descent(axes: Axes, step: int, curve: NDArray[np.float64], kept: float) -> None:
+    """One step's epochs as a line within its slot, and a dot where the parameters were kept."""
+    epochs = step + np.linspace(-0.36, 0.36, len(curve)) if len(curve) > 1 else np.array([step])
+    axes.plot(epochs[: len(curve)], curve, color=LIGHT["learned"], linewidth=1.0, alpha=0.55)
+    if np.isfinite(kept):
+        best = np.nanargmin(curve) if np.isfinite(curve).any() else 0
+        axes.plot([epochs[best]], [kept], color=LIGHT["learned"], **_DOT)
+
+
 def epochs_panel(learning: Learning) -> Figure:
     """How many epochs each step's model trained for."""
     figure, axes = _panel("epochs until the loss stopped falling", len(learning.epochs))
-    axes.bar(range(len(learning.epochs)), learning.epochs, width=0.62, color=LIGHT["fill"])
+    steps = range(len(learning.epochs))
+    if len(steps) <= _MOST_CURVES:
+        axes.bar(steps, learning.epochs, width=0.62, color=LIGHT["fill"])
+    else:  # bars thinner than a pixel would fade
+        axes.fill_between(steps, learning.epochs, step="mid", color=LIGHT["fill"], linewidth=0)
     axes.set_ylim(0, max(1.0, 1.1 * float(learning.epochs.max(initial=0))))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     return figure
@@ -78,7 +99,7 @@ def epochs_panel(learning: Learning) -> Figure:
 def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Figure:
     """An accuracy per step, on a scale that ends at 100 %."""
     figure, axes = _panel(title, len(accuracy))
-    _series(axes, accuracy, colour, joined=True)
+    _series(axes, accuracy, colour)
     floor = min(0.9, math.floor(10 * float(accuracy.min())) / 10)
     axes.set_ylim(floor - 0.04 * (1 - floor), 1 + 0.06 * (1 - floor))
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -97,19 +118,9 @@ def _panel(title: str, steps: int) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _series(axes: Axes, values: NDArray[np.float64], colour: str, *, joined: bool) -> None:
-    axes.plot(
-        range(len(values)),
-        values,
-        color=LIGHT[colour],
-        linewidth=1.6,
-        linestyle="-" if joined else "none",
-        marker="o" if len(values) <= _MOST_MARKERS else "",
-        markersize=5.0,
-        markeredgecolor=LIGHT["paper"],
-        markeredgewidth=0.8,
-        zorder=3,
-    )
+def _series(axes: Axes, values: NDArray[np.float64], colour: str) -> None:
+    dots = _DOT if len(values) <= _MOST_DOTS else {}
+    axes.plot(range(len(values)), values, color=LIGHT[colour], linewidth=1.6, **dots)
 
 
 def returns_figure(returns: NDArray[np.float64], marks: Sequence[Mark], *, width: float) -> Figure:

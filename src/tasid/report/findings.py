@@ -89,8 +89,8 @@ def _learning(
     losses: list[list[float]] = [[] for _ in steps]
     try:
         for row in run.rows(EpochEnded):
-            losses[row.step].append(float(row.validation_loss))
-        kept = np.array([float(row.validation_loss) for row in steps])
+            losses[row.step].append(_loss(row.validation_loss))
+        kept = np.array([_loss(row.validation_loss) for row in steps])
         epochs = np.array([int(row.epochs) for row in steps], dtype=np.int64)
     except (IndexError, TypeError, ValueError) as error:
         raise ArtifactError(
@@ -98,8 +98,8 @@ def _learning(
         ) from None
     by_action = policy.decoder.labels.kind == "actions"
     return Learning(
-        validation_loss=_finite(kept),
-        curves=tuple(_finite(np.array(curve)) for curve in losses),
+        validation_loss=kept,
+        curves=tuple(np.array(curve) for curve in losses),
         epochs=epochs,
         decoder_accuracy=arrays.get("decoder_accuracy"),
         tracking_accuracy=arrays.get("tracking_accuracy"),
@@ -107,9 +107,9 @@ def _learning(
     )
 
 
-def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A loss that ran away leaves a gap."""
-    return np.where(np.isfinite(values), values, np.nan)
+def _loss(recorded: Any) -> float:
+    """A loss that ran away was recorded as null; it leaves a gap."""
+    return math.nan if recorded is None else float(recorded)
 
 
 def _vector(array: NDArray[Any], where: str, length: int | None) -> NDArray[np.float64]:

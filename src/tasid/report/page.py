@@ -37,7 +37,7 @@ def build_report(folder: str | Path) -> Path:
     `ArtifactError`, and no page is written.
     """
     page = render(read_findings(folder))
-    return write_bytes_atomically(Path(folder) / PAGE_NAME, page.encode())
+    return write_bytes_atomically(Path(folder) / PAGE_NAME, page.encode(errors="replace"))
 
 
 def render(found: Findings) -> str:
@@ -45,7 +45,7 @@ def render(found: Findings) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(number=number, percent=percent, count=count)
+    environment.filters.update(number=number, percent=percent, episodes=wording.episodes_of)
     template = environment.from_string(_resource("template.html"))
     routes = Routes.of(found.policy.plan)
     with house_style():

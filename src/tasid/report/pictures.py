@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,21 @@ _MOST_ROWS = 24
 _ROBUST: dict[str, Any] = {"color": LIGHT["robust"], "linewidth": 3.6, "solid_capstyle": "round"}
 _NOMINAL: dict[str, Any] = {"color": LIGHT["nominal"], "linewidth": 1.9, "dashes": (3.2, 1.6)}
 _EDGE: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 0.7}
+_STATE: dict[str, Any] = {
+    "color": LIGHT["edge"],
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 3.4,
+    "markeredgewidth": 0,
+    "zorder": 2,
+}
+_DOT: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 6.0,
+    "markeredgecolor": LIGHT["paper"],
+    "markeredgewidth": 1.2,
+}
 _FOLDED: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
 
 
@@ -51,31 +66,39 @@ def _draw_lanes(routes: Routes, lanes: Lanes, width: float) -> Figure:
     left, right, bottom = 54.0, 14.0, 42.0
     inner = width - left - right
     columns = columns_of(lanes.horizon, int(inner / _PIXELS_PER_COLUMN))
-    top = _legend_height(width) + (0 if columns.fold is None else 20)
+    legend = [*_legend(routes), (Line2D([], [], **_EDGE), "all moves on the map")]
+    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
     height = _LANE_HEIGHT * (len(lanes.kinds) - 1) + 36
     figure = blank(width, top + height + bottom)
     axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
     row = {kind: place for place, kind in enumerate(lanes.kinds)}
     _draw_map(axes, lanes, columns, row)
-    for walks, style in ((lanes.robust, _ROBUST), (lanes.nominal, _NOMINAL)):
-        for walk, layers in product(walks, _stretches(columns)):
-            axes.plot(
-                [columns.place[layer] for layer in layers],
-                [row[walk[layer]] for layer in layers],
-                zorder=3 if style is _ROBUST else 4,
-                **style,
-            )
-    _draw_nodes(axes, lanes, columns, row)
+    _draw_walks(axes, "robust", lanes.robust, columns, row)
+    if not routes.same:
+        _draw_walks(axes, "nominal", lanes.nominal, columns, row)
     if columns.fold is not None:
         _draw_fold(axes, lanes, columns, columns.fold, row)
-    _number(axes, columns, inner)
+    _draw_axis(axes, columns, inner, "layer")
     axes.set_yticks(list(row.values()), [f"type {kind}" for kind in lanes.kinds])
     axes.set_ylim(len(row) - 1 + 18 / _LANE_HEIGHT, -18 / _LANE_HEIGHT)
-    margin = 9 * max(columns.width, 1.0) / inner
-    axes.set_xlim(-margin, columns.width + margin)
-    axes.set_xlabel("layer")
-    _legend(figure, routes, width, transitions=True)
+    _draw_legend(figure, legend, width)
     return figure
+
+
+def _draw_walks(
+    axes: Axes,
+    plan: str,
+    walks: Sequence[Sequence[int]],
+    columns: Columns,
+    row: Mapping[int, int],
+) -> None:
+    """The routes of the robust or the nominal plan; where both meet, the robust one's dots win."""
+    style, order = (_ROBUST, 3) if plan == "robust" else (_NOMINAL, 4)
+    for walk, layers in product(walks, _stretches(columns)):
+        places = [columns.place[layer] for layer in layers]
+        rows = [row[walk[layer]] for layer in layers]
+        axes.plot(places, rows, zorder=order, **style)
+        axes.plot(places, rows, color=LIGHT[plan], zorder=8 - order, **_DOT)
 
 
 def _stretches(columns: Columns) -> list[list[int]]:
@@ -99,6 +122,8 @@ def _draw_map(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -
     axes.add_collection(
         LineCollection(segments, colors=_EDGE["color"], linewidths=_EDGE["linewidth"], zorder=1)
     )
+    for lane in row.values():
+        axes.plot(list(place.values()), [lane] * len(place), **_STATE)
 
 
 def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict[int, int]) -> None:
@@ -107,25 +132,29 @@ def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict
     middle = sum(ends) / 2
     for kind, lane in row.items():
         axes.plot([ends[0] + 0.5, ends[1] - 0.5], [lane, lane], **_FOLDED)
-        for walks, colour, side in (
-            (lanes.robust, "robust", "bottom"),
-            (lanes.nominal, "nominal", "top"),
-        ):
-            part = share(walks, kind, fold.hidden)
+        for walks, colour, side, rise in (
+            (lanes.robust, "robust", "bottom", 3),
+            (lanes.nominal, "nominal", "top", -3),
+        )[: 1 if lanes.robust == lanes.nominal else 2]:
             axes.annotate(
-                _percent(part),
+                _percent(share(walks, kind, fold.hidden)),
                 (middle, lane),
-                (0, 3 if side == "bottom" else -3),
+                (0, rise),
                 textcoords="offset points",
                 ha="center",
                 va=side,
                 color=LIGHT[colour],
                 fontsize=10.5,
             )
+    _name_fold(axes, columns, fold, f"share of {len(fold.hidden)} layers")
+
+
+def _name_fold(axes: Axes, columns: Columns, fold: Fold, name: str) -> None:
     axes.annotate(
-        f"share of {len(fold.hidden)} layers",
-        (middle, 0),
-        (0, 22),
+        name,
+        ((columns.place[fold.first] + columns.place[fold.last]) / 2, 1),
+        (0, 4),
+        xycoords=axes.get_xaxis_transform(),
         textcoords="offset points",
         ha="center",
         va="bottom",
@@ -135,39 +164,12 @@ def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict
 
 
 def _percent(part: float) -> str:
-    if 0 < part < 0.005:
-        return "< 1 %"
+    if 0 < part < 0.005 or 0.995 <= part < 1:  # 0 % and 100 % are said of none and all
+        return "< 1 %" if part < 0.5 else "> 99 %"
     return f"{100 * part:.0f} %" if part else ""
 
 
-def _draw_nodes(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -> None:
-    for kind, lane in row.items():
-        axes.plot(
-            list(columns.place.values()),
-            [lane] * len(columns.place),
-            linestyle="none",
-            marker="o",
-            markersize=3.4,
-            markerfacecolor=LIGHT["edge"],
-            markeredgecolor="none",
-            zorder=2,
-        )
-        for walks, colour in ((lanes.nominal, "nominal"), (lanes.robust, "robust")):
-            met = [x for h, x in columns.place.items() if any(walk[h] == kind for walk in walks)]
-            axes.plot(
-                met,
-                [lane] * len(met),
-                linestyle="none",
-                marker="o",
-                markersize=6.0,
-                markerfacecolor=LIGHT[colour],
-                markeredgecolor=LIGHT["paper"],
-                markeredgewidth=1.2,
-                zorder=5,
-            )
-
-
-def _number(axes: Axes, columns: Columns, pixels: float) -> None:
+def _draw_axis(axes: Axes, columns: Columns, pixels: float, unit: str) -> None:
     """Tick labels at the ends, at a fold, and at round numbers as far as there is room."""
     room = 30.0 * max(columns.width, 1.0) / pixels
     layers = list(columns.place)
@@ -179,39 +181,35 @@ def _number(axes: Axes, columns: Columns, pixels: float) -> None:
         if all(abs(columns.place[layer] - columns.place[other]) >= room for other in chosen):
             chosen.append(layer)
     axes.set_xticks([columns.place[layer] for layer in chosen], [str(layer) for layer in chosen])
+    margin = 9 * max(columns.width, 1.0) / pixels
+    axes.set_xlim(-margin, columns.width + margin)
+    axes.set_xlabel(unit)
 
 
 def _draw_states(routes: Routes, width: float) -> Figure:
     """States over steps: the rows are the states met, in the order of their indices."""
-    names = routes.simulator.states
     met = sorted({s for walk in (*routes.robust_walks, *routes.nominal_walks) for s in walk})
     row = {state: place for place, state in enumerate(met)}
     every = -(-len(met) // _MOST_ROWS)
-    labels = [_shortened(str(names[state])) for state in met[::every]]
-    left = 20.0 + 6.6 * max(map(len, labels))
-    top, right, bottom = _legend_height(width), 14.0, 40.0
+    labels = [_shortened(routes.label(state)) for state in met[::every]]
+    legend = _legend(routes)
+    left, right, bottom = 20.0 + 6.6 * max(map(len, labels)), 14.0, 42.0
+    inner = width - left - right
+    columns = columns_of(routes.simulator.horizon, int(inner / _PIXELS_PER_COLUMN))
+    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
     height = min(max(20.0 * len(met), 60.0), 20.0 * _MOST_ROWS)
     figure = blank(width, top + height + bottom)
     axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
     axes.set_yticks(range(0, len(met), every), labels)
     axes.grid(axis="y")
-    horizon = routes.simulator.horizon
-    dots = "o" if horizon <= (width - left - right) / 12 else ""
-    for walks, style in ((routes.robust_walks, _ROBUST), (routes.nominal_walks, _NOMINAL)):
-        for walk in walks:
-            axes.plot(
-                range(horizon + 1),
-                [row[state] for state in walk],
-                marker=dots,
-                markersize=6,
-                markeredgecolor=LIGHT["paper"],
-                zorder=3 if style is _ROBUST else 4,
-                **style,
-            )
-    _number(axes, columns_of(horizon, horizon), width - left - right)
+    _draw_walks(axes, "robust", routes.robust_walks, columns, row)
+    if not routes.same:
+        _draw_walks(axes, "nominal", routes.nominal_walks, columns, row)
+    if columns.fold is not None:
+        _name_fold(axes, columns, columns.fold, f"{len(columns.fold.hidden)} steps more")
+    _draw_axis(axes, columns, inner, "step")
     axes.set_ylim(len(met) - 0.4, -0.6)
-    axes.set_xlabel("step")
-    _legend(figure, routes, width, transitions=False)
+    _draw_legend(figure, legend, width)
     return figure
 
 
@@ -219,17 +217,21 @@ def _shortened(name: str, most: int = 18) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def _legend_height(width: float) -> float:
-    return 26.0 if width >= WIDE else 58.0
+def _legend(routes: Routes) -> list[tuple[Line2D, str]]:
+    robust, nominal = Line2D([], [], **_ROBUST), Line2D([], [], **_NOMINAL)
+    eta = f"{routes.plan.eta:g}"
+    if routes.same:
+        name = "plan for η = 0" if eta == "0" else f"robust plan, η = {eta}, and plan for η = 0"
+        return [(robust, name)]
+    return [(robust, f"robust plan, η = {eta}"), (nominal, "plan for η = 0, which trusts the map")]
 
 
-def _legend(figure: Figure, routes: Routes, width: float, *, transitions: bool) -> None:
-    entries: Sequence[tuple[Line2D, str]] = [
-        (Line2D([], [], **_ROBUST), f"robust plan, η = {routes.plan.eta:g}"),
-        (Line2D([], [], **_NOMINAL), "plan for η = 0, which trusts the map"),
-        (Line2D([], [], **_EDGE), "all moves on the map"),
-    ]
-    handles, names = zip(*(entries if transitions else entries[:2]), strict=True)
+def _legend_height(legend: Sequence[tuple[Line2D, str]], width: float) -> float:
+    return 26.0 if width >= WIDE else 10.0 + 16.0 * len(legend)
+
+
+def _draw_legend(figure: Figure, legend: Sequence[tuple[Line2D, str]], width: float) -> None:
+    handles, names = zip(*legend, strict=True)
     figure.legend(
         handles,
         names,

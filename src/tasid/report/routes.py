@@ -56,6 +56,11 @@ class Routes:
         """The nominal plan's states, likewise."""
         return tuple(_walk(self.nominal, start) for start in self.starts)
 
+    def label(self, state: int) -> str:
+        """A state's label as one line of printable text."""
+        text = str(self.simulator.states[state])
+        return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+
     @property
     def same(self) -> bool:
         """Whether both plans take the same way through the states."""
@@ -170,9 +175,8 @@ def in_words(routes: Routes) -> str:
     """The routes as a sentence each, for those who do not see the picture."""
     lanes = lanes_of(routes)
     if lanes is None:
-        states = routes.simulator.states
         robust, nominal = (
-            "it passes " + ", ".join(_runs([str(states[s]) for s in walks[0]], "step"))
+            "it passes " + ", ".join(_runs([routes.label(s) for s in walks[0]], "step"))
             for walks in (routes.robust_walks, routes.nominal_walks)
         )
     else:
@@ -180,9 +184,13 @@ def in_words(routes: Routes) -> str:
             "it is on " + ", ".join(_runs([f"type {k}" for k in walks[0]], "layer"))
             for walks in (lanes.robust, lanes.nominal)
         )
+    start = "" if len(routes.starts) == 1 else " from the likeliest start"
     if routes.same:
-        return f"Both plans take the same route: {robust}."
-    return f"The robust plan's route: {robust}. The route of the plan for η = 0: {nominal}."
+        return f"Both plans take the same route{start}: {robust}."
+    return (
+        f"The robust plan’s route{start}: {robust}. "
+        f"The route of the plan for η = 0{start}: {nominal}."
+    )
 
 
 def _runs(names: list[str], unit: str, most: int = 12) -> list[str]:

@@ -17,10 +17,10 @@ def number(value: float | None) -> str:
     """A value with two decimals, three below 1, and a true minus sign."""
     if value is None:
         return UNKNOWN
-    if value != 0 and abs(value) < 0.0005:
-        text = f"{value:.2g}"
+    if value != 0 and not 0.0005 <= abs(value) < 1e9:
+        text = f"{value:.3g}"
     else:
-        text = f"{value:,.{2 if abs(value) >= 1 or value == 0 else 3}f}"
+        text = f"{value:,.{3 if 0 < abs(value) < 0.9995 else 2}f}"
     return text.replace(",", _THIN).replace("-", "−")
 
 
@@ -38,6 +38,11 @@ def percent(value: float | None) -> str:
 def count(value: float | None) -> str:
     """A whole number in groups of three digits."""
     return UNKNOWN if value is None else f"{value:,.0f}".replace(",", _THIN)
+
+
+def episodes_of(value: int) -> str:
+    """So many episodes."""
+    return f"{count(value)} {'episode' if value == 1 else 'episodes'}"
 
 
 def duration(seconds: float | None) -> str:
@@ -70,9 +75,9 @@ def headline(found: Findings) -> str:
 
 def certainty(found: Findings) -> str:
     """How sure the headline is."""
-    episodes = f"{count(found.returns.size)} evaluation episodes"
+    episodes = episodes_of(found.returns.size)
     if found.interval is None:
-        return f"From {episodes}, too few for an interval of the mean."
+        return f"This is the mean of {episodes}, too few for an interval."
     low, high = found.interval
     said = (
         f"The 95{_THIN}% interval of this mean, from {episodes}, is {number(low)} to {number(high)}"

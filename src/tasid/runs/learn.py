@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import overload
 
 from tasid.algorithms import Policy
+from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
-from tasid.mdp import AbstractSimulator
+from tasid.mdp import AbstractSimulator, robust_dp
 
 METHODS = ("paper",)
 
@@ -75,8 +76,9 @@ def learn(
 
     `simulator` may be left out for environments of ours, which bring theirs. With `seeds`, the
     seeds train together under `vmap` (and `target` may be one environment per seed): one result
-    per seed comes back, equal to a lone run up to the last bits of float32. With `run_dir`, the
-    policy is saved in its `policy` folder.
+    per seed comes back. They draw the episodes a lone run would draw, but float32 rounds otherwise
+    under `vmap`, so that parameters differ and early stopping may choose another epoch. With
+    `run_dir`, the policy is saved in its `policy` folder.
     """
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
@@ -93,7 +95,10 @@ def learn(
     targets = [world.target if isinstance(world, BlockMDP) else world for world in worlds]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
-    learned = tasid(targets, maps, eta=eta, episodes=episodes, seeds=group, callbacks=callbacks)
+    # Line 1 of Algorithm 2: the robust plan.
+    plans = [robust_dp(sim, eta=eta) for sim in maps]
+    learner = PaperLearner(targets, plans, episodes=episodes, seeds=group)
+    learned = tasid(targets, plans, learner, seeds=group, callbacks=callbacks)
     results = [
         _result(run, world, one, method)
         for run, world, one in zip(learned, worlds, targets, strict=True)

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ class Run:
         try:
             run._write_json("run.json", asked)
             yield run
-            if final.exists():
-                shutil.rmtree(final)
+            _check_free(final, overwrite)
+            shutil.rmtree(final, ignore_errors=True)
             staging.replace(final)
             run.folder = final
         except BaseException:
@@ -77,7 +78,7 @@ class Run:
         """All events of the learning, one row each, in two files."""
         events = list(events)
         for kind, name in _FILES.items():
-            rows = [json.dumps(asdict(event)) for event in events if isinstance(event, kind)]
+            rows = [_row(event) for event in events if isinstance(event, kind)]
             write_bytes_atomically(self.folder / name, "".join(f"{r}\n" for r in rows).encode())
 
     def write_evaluation(
@@ -134,6 +135,15 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
     if not (folder / "run.json").exists():
         raise FileExistsError(f"{folder}: holds no run of ours, so it is not overwritten")
+
+
+def _row(event: Event) -> str:
+    """An event as one line of JSON; a loss that is not finite becomes null."""
+    fields = {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in asdict(event).items()
+    }
+    return json.dumps(fields, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

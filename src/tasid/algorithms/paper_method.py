@@ -1,0 +1,99 @@
+"""The paper's way to fit the steps' models: fresh data for every step, one network each.
+
+Every one of the H−1 models gets ⌊n/H⌋ episodes; labels are actions, drawn uniformly; step h+1
+starts from the parameters of step h with a fresh Adam. Nothing is standardised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tasid.algorithms.decoder import Decoder
+from tasid.algorithms.tasid import FITTING, Explored, Fitted
+from tasid.envs.target import Target, seed_key, stream
+from tasid.learning import MLP, FitConfig, Network, Transitions, action_labels, fit
+from tasid.mdp import RobustPlan
+
+
+class PaperLearner:
+    """Algorithm 2, line 11, for one seed or several under `vmap`."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        plans: Sequence[RobustPlan],
+        *,
+        episodes: int,
+        seeds: Sequence[int],
+        config: FitConfig | None = None,
+    ) -> None:
+        self._config = config or FitConfig()
+        self._network = paper_network(targets[0])
+        self._episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
+        keys = jnp.stack([seed_key(seed) for seed in seeds])
+        self._keys = stream(keys, FITTING + 1)
+        self._models = jax.vmap(self._network.init)(stream(keys, FITTING))
+        decoders = [
+            Decoder.blank(plan, action_labels(plan.simulator), self._network) for plan in plans
+        ]
+        self.decoder = jax.tree.map(lambda *leaves: jnp.stack(leaves), *decoders)
+
+    def wants(self, h: int, taken: int) -> int:
+        """n/H episodes for every step."""
+        return self._episodes if taken == 0 else 0
+
+    def learn(self, h: int, data: Explored) -> Fitted:
+        """f_h = argmax_f Σ ln f(a_h | x_h, x_{h+1}), warm-started from f_{h−1}."""
+        shape = (*data.command.shape, self._network.num_labels)
+        transitions = Transitions(
+            x=data.x,
+            x_next=data.x_next,
+            label=data.command,
+            valid=jnp.ones(shape, bool),
+            weight=jnp.ones(data.command.shape),
+        )
+        keys = stream(self._keys, h)
+        found = _fit_all(self._network, self._config, self._models, transitions, keys)
+        self._models = found.parameters
+        self.decoder = jax.vmap(lambda decoder, model: decoder.with_model(h, model))(
+            self.decoder, found.parameters
+        )
+        return Fitted(
+            np.asarray(found.validation_loss).tolist(),
+            np.asarray(found.epochs).tolist(),
+            [
+                [(float(a), float(b)) for a, b in rows[:epochs]]
+                for rows, epochs in zip(
+                    np.asarray(found.history), np.asarray(found.epochs), strict=True
+                )
+            ],
+        )
+
+
+def paper_network(target: Target) -> MLP:
+    """The paper's [56, 56] network for vector observations."""
+    return MLP(int(np.prod(target.observation_shape)), target.num_actions)
+
+
+def episodes_per_step(episodes: int, horizon: int, config: FitConfig) -> int:
+    """⌊n/H⌋, or an error that says how many episodes this horizon needs at least."""
+    each = episodes // horizon
+    if horizon > 1 and (each < 2 or config.split(each) < 1):
+        raise ValueError(
+            f"episodes: {episodes} leave {each} for each of the {horizon} steps; every step needs "
+            f"at least 2, one to train and one to validate: give {2 * horizon} or more"
+        )
+    return each
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _fit_all(
+    network: Network, config: FitConfig, models: jax.Array, data: Transitions, keys: jax.Array
+) -> Any:
+    return jax.vmap(partial(fit, network, config))(models, data, keys)

@@ -1,0 +1,121 @@
+"""Where the states of a grid map lie: what a picture needs and no computation does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FREE, WALL, HAZARD, GOAL, UNKNOWN = range(5)
+"""What a cell is. Nobody enters walls and unknown cells; nobody leaves hazards and goals."""
+
+HEADINGS = "NESW"
+"""Headings in index order, clockwise."""
+
+
+class LayoutError(ValueError):
+    """Cells, positions or headings that do not belong together."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GridLayout:
+    """Cells [rows, columns], row 0 on top, and the row and column of every state [S, 2]."""
+
+    cells: NDArray[np.uint8]
+    positions: NDArray[np.int32]
+    headings: NDArray[np.int8] | None
+    """Where each state looks [S], as an index of `HEADINGS`; None if states have no heading."""
+    cell_size: float
+    """The side of a cell, in metres if there is a `corner`."""
+    corner: tuple[float, float] | None
+    """x and y of the lower left corner in metres; None for maps measured in cells."""
+
+    def __init__(
+        self,
+        cells: ArrayLike,
+        positions: ArrayLike,
+        *,
+        headings: ArrayLike | None = None,
+        cell_size: float = 1.0,
+        corner: tuple[float, float] | None = None,
+    ) -> None:
+        grid, places = np.array(cells), np.array(positions)
+        looks = None if headings is None else np.array(headings)
+        _check(grid, places, looks)
+        arrays = (("cells", grid, np.uint8), ("positions", places, np.int32))
+        for name, array, dtype in (*arrays, ("headings", looks, np.int8)):
+            if array is not None:
+                array = array.astype(dtype)
+                array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "cell_size", float(cell_size))
+        object.__setattr__(self, "corner", None if corner is None else tuple(map(float, corner)))
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """x from, x to, y of the lower edge, y of the upper edge; y points down without metres."""
+        rows, columns = self.cells.shape
+        if self.corner is None:
+            return -0.5, columns - 0.5, rows - 0.5, -0.5
+        x, y = self.corner
+        return x, x + columns * self.cell_size, y, y + rows * self.cell_size
+
+    def centres(self, states: ArrayLike) -> NDArray[np.float64]:
+        """x and y of the cells of these states, [n, 2], in the units of `extent`."""
+        row, column = self.positions[np.asarray(states)].T.astype(np.float64)
+        if self.corner is None:
+            return np.stack([column, row], axis=1)
+        x, y = self.corner
+        rows = self.cells.shape[0]
+        return np.stack(
+            [x + (column + 0.5) * self.cell_size, y + (rows - row - 0.5) * self.cell_size], axis=1
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The named arrays that, with `metadata`, make up the layout on disk."""
+        named = {"cells": self.cells, "positions": self.positions}
+        return named if self.headings is None else {**named, "headings": self.headings}
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON part of the layout on disk."""
+        corner = None if self.corner is None else list(self.corner)
+        return {"cell_size": self.cell_size, "corner": corner}
+
+    @classmethod
+    def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> GridLayout:
+        """The inverse of `metadata` and `arrays`; everything is validated again."""
+        try:
+            corner = metadata["corner"]
+            return cls(
+                arrays["cells"],
+                arrays["positions"],
+                headings=arrays.get("headings"),
+                cell_size=float(metadata["cell_size"]),
+                corner=None if corner is None else (float(corner[0]), float(corner[1])),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise LayoutError(f"layout: the stored one is incomplete ({error!r})") from None
+
+
+def _check(
+    cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] | None
+) -> None:
+    if cells.ndim != 2 or cells.size == 0 or cells.dtype.kind not in "iu":
+        raise LayoutError(f"cells: shape {cells.shape} of {cells.dtype} is not a grid of integers")
+    if ((cells < FREE) | (cells > UNKNOWN)).any():
+        raise LayoutError(f"cells: values run {FREE} … {UNKNOWN}, not to {cells.max()}")
+    if positions.ndim != 2 or positions.shape[1] != 2 or positions.dtype.kind not in "iu":
+        raise LayoutError(f"positions: shape {positions.shape} is not [S, 2] of integers")
+    outside = ((positions < 0) | (positions >= cells.shape)).any(axis=1)
+    if outside.any():
+        state = int(outside.argmax())
+        raise LayoutError(
+            f"positions: state {state} is at {tuple(positions[state].tolist())}, outside the "
+            f"{cells.shape[0]} × {cells.shape[1]} cells"
+        )
+    if headings is None:
+        return
+    if headings.shape != positions.shape[:1] or ((headings < 0) | (headings > 3)).any():
+        raise LayoutError(f"headings: shape {headings.shape} of 0 … 3 should be one per state")
