@@ -82,9 +82,9 @@ def test_training_equals_the_reference(hidden, clip):
     network = MLP(4, 3, hidden)
     config = FitConfig(learning_rate=3e-3, batch_size=8, clip=clip, max_epochs=3)
     start, key = network.init(seed_key(1)), seed_key(2)
-    done = jax.jit(fit, static_argnums=(0, 1))(network, config, start, data, key)
+    done = jax.jit(fit, static_argnums=(0, 1))(network, config, start, *config.split(data), key)
 
-    train = config.split(53)
+    train = config.training(53)
     inputs = np.concatenate([data.x, data.x_next], axis=1).astype(np.float64)
     label = np.asarray(data.label)
     reference = Reference(network, np.asarray(start), config)
@@ -112,14 +112,14 @@ def test_stops_after_patience_and_keeps_the_best_epoch():
     data = data_of(60)
     noise = data._replace(label=jnp.asarray(np.random.default_rng(5).integers(3, size=60)))
     network, config = MLP(4, 3, (32,)), FitConfig(learning_rate=0.02, patience=4, clip=100.0)
-    done = fit(network, config, network.init(seed_key(1)), noise, seed_key(2))
+    done = fit(network, config, network.init(seed_key(1)), *config.split(noise), seed_key(2))
     losses = np.asarray(done.history[:, 1])
     epochs = int(done.epochs)
     assert epochs < config.max_epochs, "noise cannot be fitted for ever"
     assert np.isnan(losses[epochs:]).all()
     assert int(np.nanargmin(losses)) == epochs - 1 - config.patience
     assert float(done.validation_loss) == pytest.approx(float(np.nanmin(losses)))
-    held_out = jax.tree.map(lambda table: table[config.split(60) :], noise)
+    held_out = jax.tree.map(lambda table: table[config.training(60) :], noise)
     again = negative_log_likelihood(network, done.parameters, held_out).mean()
     assert float(again) == pytest.approx(float(done.validation_loss), abs=1e-6)
 
@@ -128,11 +128,11 @@ def test_learns_a_known_answer():
     """Well separated classes: the held-out loss approaches that of the true posterior."""
     data = data_of(4_000, seed=8)
     network, config = MLP(4, 3, ()), FitConfig(learning_rate=1e-2, clip=100.0)
-    done = fit(network, config, network.init(seed_key(1)), data, seed_key(2))
+    done = fit(network, config, network.init(seed_key(1)), *config.split(data), seed_key(2))
     change = np.asarray(data.x_next - data.x, np.float64)
     energy = -((change[:, None] - 0.7 * np.eye(4)[None, :3]) ** 2).sum(axis=2) / (2 * 0.09)
     posterior = energy - np.log(np.exp(energy).sum(axis=1, keepdims=True))
-    held_out = np.arange(config.split(4_000), 4_000)
+    held_out = np.arange(config.training(4_000), 4_000)
     exact = -posterior[held_out, np.asarray(data.label)[held_out]].mean()
     assert float(done.validation_loss) == pytest.approx(exact, abs=0.03)
 
@@ -145,7 +145,9 @@ def test_rows_of_weight_zero_do_not_train():
     other = poisoned._replace(label=poisoned.label.at[:10].set(0))
     network, config = MLP(4, 3, (5,)), FitConfig(max_epochs=2)
     start = network.init(seed_key(1))
-    one, two = (fit(network, config, start, rows, seed_key(2)) for rows in (poisoned, other))
+    one, two = (
+        fit(network, config, start, *config.split(rows), seed_key(2)) for rows in (poisoned, other)
+    )
     assert (one.parameters == two.parameters).all()
 
 

@@ -27,7 +27,7 @@ from mdps import quick
 from tasid.envs.combination_lock import lock_simulator
 from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
-from tasid.report.drawing import DARK, LIGHT, house_style
+from tasid.report.drawing import DARK, LIGHT, house_style, inline_svg
 from tasid.report.figures import returns_figure
 from tasid.report.marks import Mark, arrange
 from tasid.report.pictures import NARROW, WIDE, draw_routes
@@ -363,6 +363,9 @@ SPOILED = {
     "epochs of another run": lambda run: (run / "epochs.jsonl").write_text(
         (run / "epochs.jsonl").read_text().replace('"step": 2', '"step": 99')
     ),
+    "a word for seconds": lambda run: (run / "steps.jsonl").write_text(
+        re.sub(r'("seconds_fitting": )[^,}]+', r'\1"long"', (run / "steps.jsonl").read_text())
+    ),
     "a word for a number": lambda run: rewrite(run, ratio="good"),
     "three bounds": lambda run: rewrite(run, return_ci95=[1, 2, 3]),
     "no returns": lambda run: rewrite(run, arrays={"returns": np.zeros(0)}),
@@ -456,6 +459,12 @@ def test_other_maps_get_states_over_steps(tmp_path):
         assert lanes_of(Routes.of(plan)) is None
         file = plan_picture(plan, tmp_path / "plan.svg")
         assert "\x00" not in file.read_text()
+        with house_style():
+            routes = Routes.of(plan)
+            drawing = inline_svg(
+                draw_routes(routes, width=WIDE), name="x", title="<b>", description=in_words(routes)
+            )
+        assert not Page(drawing).all("b"), "labels are text"
     pairs = tasid.AbstractSimulator([[1], [0]], [[0.0], [1.0]], horizon=3, states=[(0, 0), (1, 0)])
     assert lanes_of(Routes.of(tasid.robust_dp(pairs, eta=0.1))) is None, "not layered"
 

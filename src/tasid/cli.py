@@ -9,7 +9,9 @@ import json
 import os
 import sys
 import tomllib
+import warnings
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,20 +44,51 @@ Episodes = Annotated[int, typer.Option(help="Episodes to evaluate on.")]
 
 @app.command()
 def plan(
-    source: Annotated[str, typer.Argument(help="An environment's name, or a saved simulator.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A map (.txt drawn, .yaml occupancy map, .npz tables, a saved simulator's "
+            "folder, gym:ID) or an environment's name."
+        ),
+    ],
     eta: Eta = 0.1,
     horizon: Horizon = None,
     png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
-    env_seed: Annotated[int, typer.Option(help="Instance of the environment.")] = 0,
+    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
+    goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
+    cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,
+    robot_radius: Annotated[float | None, typer.Option(help="Walls grow by it, metres.")] = None,
+    hazard: Annotated[
+        list[str] | None,
+        typer.Option(help="Zone of a .yaml map: x,y,radius or x,y,x,y; repeatable."),
+    ] = None,
+    moves: Annotated[str | None, typer.Option(help="How one moves: compass, turn.")] = None,
+    deterministic: Annotated[
+        str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.mdp import certify, policy_value, robust_dp
 
-    sim = _simulator(source, horizon, env_seed, settings)
+    options = _options(
+        settings,
+        start=_point("--start", start),
+        goal=_point("--goal", goal),
+        cell_size=cell_size,
+        robot_radius=robot_radius,
+        hazards=[_point("--hazard", zone) for zone in hazard] if hazard else None,
+        moves=moves,
+        deterministic=deterministic,
+        seed=env_seed,
+    )
+    sim = _simulator(source, horizon, options)
     robust = robust_dp(sim, eta=eta)
     nominal = robust_dp(sim, eta=0.0)
+    likeliest = int(sim.starts[sim.start_probabilities.argmax()])
+    route = robust.route(likeliest)
     result = {
         "worst_case_value": robust.start_value,
         "nominal_value": policy_value(sim, robust),
@@ -67,9 +100,11 @@ def plan(
         "eta": eta,
         "route": [
             {"step": s.step, "state": s.state, "action": s.action, "reward": s.reward}
-            for s in robust.route()
+            for s in route
         ],
     }
+    if sim.origin is not None and sim.origin.implied_eta is not None:
+        result["implied_eta"] = sim.origin.implied_eta
     if png is not None:
         from tasid.report import plan_picture
 
@@ -83,7 +118,9 @@ def plan(
     print(f"its value if nothing is perturbed     {result['nominal_value']:.6g}")
     print(f"best value if nothing is perturbed    {nominal.start_value:.6g}")
     print(f"proof of optimality (saddle gap)      {result['certificate_gap']:.1e}")
-    print("route " + " → ".join(str(step.state) for step in robust.route()))
+    if "implied_eta" in result:
+        print(f"η of the environment on this map      {result['implied_eta']:.6g}")
+    print("route " + " → ".join(str(state) for state, _ in groupby(step.state for step in route)))
     if png is not None:
         print(f"picture {png}")
 
@@ -226,14 +263,30 @@ def _options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     return options
 
 
-def _simulator(
-    source: str, horizon: int | None, env_seed: int, settings: list[str] | None
-) -> AbstractSimulator:
-    from tasid.mdp import AbstractSimulator
+def _point(flag: str, text: str | None) -> list[float | str] | None:
+    """Numbers between commas, the last of them perhaps a heading."""
+    if text is None:
+        return None
+    *numbers, last = text.split(",")
+    try:
+        head: list[float | str] = [float(part) for part in numbers]
+        return [*head, last.strip() if last.strip().isalpha() else float(last)]
+    except ValueError:
+        raise ValueError(
+            f"{flag}: {text!r} should be numbers with commas between, 1.5,-2"
+        ) from None
 
-    if Path(source).exists():
-        loaded = AbstractSimulator.load(source)
-        return loaded if horizon is None else loaded.with_horizon(horizon)
+
+def _simulator(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
+    from tasid.mdp.sources import MapWarning, is_map, read_source
+
+    if is_map(source):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", MapWarning)
+            sim = read_source(source, horizon=horizon, **options)
+        for warning in caught:
+            print(f"tasid: warning: {warning.message}", file=sys.stderr)
+        return sim
     from tasid.envs import make
     from tasid.envs.registry import ENVIRONMENTS
 
@@ -242,7 +295,8 @@ def _simulator(
             f"source: {source!r} is neither a file or folder here nor an environment; "
             f"environments: {', '.join(ENVIRONMENTS)}"
         )
-    return make(source, **_options(settings, horizon=horizon, seed=env_seed)).simulator
+    given = {} if horizon is None else {"horizon": horizon}
+    return make(source, **given, **options).simulator
 
 
 def _cache_compilations() -> None:

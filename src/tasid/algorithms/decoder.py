@@ -43,7 +43,7 @@ class Decoded(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["plan", "start_state", "labels", "models"],
+    data_fields=["plan", "start_state", "labels", "models", "temperature"],
     meta_fields=["network"],
 )
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Decoder:
     labels: Labels
     models: jax.Array
     """Flat parameters of f_0 … f_{H−2}, [H−1, P]."""
+    temperature: jax.Array
+    """Scores are divided by it before they are read as probabilities; decisions do not change."""
     network: Network
 
     @classmethod
@@ -66,6 +68,7 @@ class Decoder:
             start_state=jnp.int32(plan.simulator.start),
             labels=labels,
             models=jnp.zeros((plan.simulator.horizon - 1, network.num_parameters), jnp.float32),
+            temperature=jnp.float32(1.0),
             network=network,
         )
 
@@ -89,7 +92,8 @@ class Decoder:
         scores = self.network.apply(self.models[h], memory.observations, observations)
         scores = jnp.where(tables.valid[memory.states], scores, -jnp.inf)
         label = jnp.argmax(scores, axis=-1)
-        confidence = jnp.exp(jnp.max(jax.nn.log_softmax(scores, axis=-1), axis=-1))
+        log_f = jax.nn.log_softmax(scores / self.temperature, axis=-1)
+        confidence = jnp.exp(jnp.max(log_f, axis=-1))
         return Decoded(label, tables.successor[memory.states, label], confidence)
 
     def track(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> jax.Array:

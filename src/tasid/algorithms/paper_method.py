@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ import numpy as np
 from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.tasid import FITTING, Explored, Fitted
 from tasid.envs.target import Target, seed_key, stream
-from tasid.learning import MLP, FitConfig, Network, Transitions, action_labels, fit
+from tasid.learning import MLP, Fit, FitConfig, Network, Transitions, action_labels, fit
 from tasid.mdp import RobustPlan
 
 
@@ -84,7 +83,7 @@ def paper_network(target: Target) -> MLP:
 def episodes_per_step(episodes: int, horizon: int, config: FitConfig) -> int:
     """⌊n/H⌋, or an error that says how many episodes this horizon needs at least."""
     each = episodes // horizon
-    if horizon > 1 and (each < 2 or config.split(each) < 1):
+    if horizon > 1 and (each < 2 or config.training(each) < 1):
         raise ValueError(
             f"episodes: {episodes} leave {each} for each of the {horizon} steps; every step needs "
             f"at least 2, one to train and one to validate: give {2 * horizon} or more"
@@ -95,5 +94,8 @@ def episodes_per_step(episodes: int, horizon: int, config: FitConfig) -> int:
 @partial(jax.jit, static_argnums=(0, 1))
 def _fit_all(
     network: Network, config: FitConfig, models: jax.Array, data: Transitions, keys: jax.Array
-) -> Any:
-    return jax.vmap(partial(fit, network, config))(models, data, keys)
+) -> Fit:
+    def one(model: jax.Array, rows: Transitions, key: jax.Array) -> Fit:
+        return fit(network, config, model, *config.split(rows), key)
+
+    return jax.vmap(one)(models, data, keys)

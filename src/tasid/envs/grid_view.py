@@ -10,10 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tasid.mdp.layout import FREE, GOAL, HAZARD, HEADINGS, WALL, GridLayout
 
 VIEW = 7
 """The agent sees VIEW × VIEW cells."""
@@ -22,40 +25,42 @@ TILE = 8
 PICTURE = (VIEW * TILE, VIEW * TILE, 3)
 """The shape of what the agent sees."""
 
-EMPTY, WALL, LAVA, GOAL = range(4)
-_SYMBOLS = {".": EMPTY, "S": EMPTY, "#": WALL, "L": LAVA, "G": GOAL}
-_AHEAD = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
-"""(x, y) of one step east, south, west, north: directions 0, 1, 2, 3, y pointing down."""
-_NORTH = 3
+_CONTENTS = (FREE, WALL, HAZARD, GOAL)
+_UNSEEN, _AGENT = 4, 5
+"""Kinds of tiles beyond the contents, which number 0 … 3."""
+_AHEAD = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+"""(row, column) of one step north, east, south, west: the order of `HEADINGS`."""
+_NORTH = HEADINGS.index("N")
 
-Cells = NDArray[np.int8]
-"""What is in each cell, [height, width]."""
-Poses = Sequence[tuple[int, int, int]] | NDArray[np.integer]
-"""(x, y, direction) of an agent, or of many, [N, 3]."""
+Cells = NDArray[np.uint8]
+"""What is in each cell, [rows, columns], by the names of `tasid.mdp.layout`."""
+Poses = Sequence[tuple[int, int, int]] | NDArray[np.integer[Any]]
+"""(row, column, heading) of agents, [N, 3]."""
+
+
+_Pixel = TypeVar("_Pixel", np.uint8, np.bool_)
 
 
 class View(NamedTuple):
     """The cells in front of each agent, as it sees them: rows from far to near."""
 
-    contents: NDArray[np.int8]
+    contents: NDArray[np.uint8]
     """[N, VIEW, VIEW]; beyond the map everything is wall."""
     visible: NDArray[np.bool_]
     """[N, VIEW, VIEW]."""
 
 
-def cells_of(text: str) -> Cells:
-    """The cells of a text map that `AbstractSimulator.from_text_map` accepts."""
-    rows = [line.strip() for line in text.split() if line.strip()]
-    return np.array([[_SYMBOLS[symbol] for symbol in row] for row in rows], dtype=np.int8)
+def poses_of(layout: GridLayout) -> NDArray[np.int32]:
+    """The pose (row, column, heading) of every state of a map, [S, 3]."""
+    if layout.headings is None:
+        raise ValueError("layout: its states have no heading; agents that see look somewhere")
+    return np.column_stack([layout.positions, layout.headings]).astype(np.int32)
 
 
 def view(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -> View:
     """What lies in front of each pose, and whether it can be seen from there."""
-    x, y = _in_front(poses)
-    height, width = cells.shape
-    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    seen = cells[np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)]
-    contents = np.where(inside, seen, np.int8(WALL))
+    row, column, inside = _in_front(cells, poses)
+    contents = np.where(inside, cells[row, column], np.uint8(WALL))
     visible = np.ones_like(inside) if see_through_walls else _visible(contents == WALL)
     return View(contents, visible)
 
@@ -67,9 +72,9 @@ def agent_pictures(
     seen = view(cells, poses, see_through_walls=see_through_walls)
     tiles = np.stack(
         [
-            *(tile(content, highlight=True) for content in (EMPTY, WALL, LAVA, GOAL)),
-            tile(EMPTY),
-            tile(EMPTY, agent=_NORTH, highlight=True),
+            *(tile(content, highlight=True) for content in _CONTENTS),
+            tile(FREE),
+            tile(FREE, agent=_NORTH, highlight=True),
         ]
     )
     return _mosaic(tiles[_kinds(seen)])
@@ -82,8 +87,8 @@ def background(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -
     those that its triangle does not touch.
     """
     seen = view(cells, poses, see_through_walls=see_through_walls)
-    empty = tile(EMPTY, highlight=True)
-    around = (tile(EMPTY, agent=_NORTH, highlight=True) == empty).all(axis=-1)
+    empty = tile(FREE, highlight=True)
+    around = (tile(FREE, agent=_NORTH, highlight=True) == empty).all(axis=-1)
     blank, full = np.ones_like(around), np.zeros_like(around)
     tiles = np.stack([blank, full, full, full, blank, around])[..., None]
     return _mosaic(tiles[_kinds(seen)])[..., 0]
@@ -91,41 +96,44 @@ def background(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -
 
 def map_picture(
     cells: Cells,
-    pose: tuple[int, int, int],
+    pose: tuple[int, int, int] | NDArray[np.integer[Any]],
     *,
     tile_size: int = 32,
     highlight: bool = True,
     see_through_walls: bool = False,
 ) -> NDArray[np.uint8]:
     """The whole map from above with the agent on it; `highlight` lightens what the agent sees."""
-    height, width = cells.shape
-    lit = np.zeros((height, width), dtype=bool)
+    here, there, heading = (int(part) for part in pose)
+    poses = [(here, there, heading)]
+    lit = np.zeros(cells.shape, dtype=bool)
     if highlight:
-        x, y = (place[0] for place in _in_front([pose]))
-        seen = view(cells, [pose], see_through_walls=see_through_walls).visible[0]
-        seen &= (x >= 0) & (x < width) & (y >= 0) & (y < height)
-        lit[y[seen], x[seen]] = True
-    kinds = 2 * cells.astype(np.intp) + lit
+        row, column, inside = _in_front(cells, poses)
+        seen = inside & view(cells, poses, see_through_walls=see_through_walls).visible
+        lit[row[seen], column[seen]] = True
     tiles = [
         tile(content, size=tile_size, highlight=bright)
-        for content in (EMPTY, WALL, LAVA, GOAL)
+        for content in _CONTENTS
         for bright in (False, True)
     ]
-    x, y, direction = (int(part) for part in pose)
-    here = tile(int(cells[y, x]), size=tile_size, agent=direction, highlight=bool(lit[y, x]))
-    kinds[y, x] = len(tiles)
-    return _mosaic(np.stack([*tiles, here])[kinds[None]])[0]
+    content, bright = int(cells[here, there]), bool(lit[here, there])
+    tiles.append(tile(content, size=tile_size, agent=heading, highlight=bright))
+    kinds = 2 * cells.astype(np.intp) + lit
+    kinds[here, there] = len(tiles) - 1
+    return _mosaic(np.stack(tiles)[kinds[None]])[0]
 
 
-def _in_front(poses: Poses) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Map coordinates x and y, [N, VIEW, VIEW] each, of the cells each agent faces."""
+def _in_front(
+    cells: Cells, poses: Poses
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
+    """Row, column, and whether that is inside the map, of the cells each agent faces."""
     poses = np.asarray(poses, dtype=np.intp).reshape(-1, 3)
     ahead = _AHEAD[poses[:, 2]][:, None, None]
-    right = np.stack([-ahead[..., 1], ahead[..., 0]], axis=-1)
+    right = _AHEAD[(poses[:, 2] + 1) % 4][:, None, None]
     far = np.arange(VIEW - 1, -1, -1)[None, :, None, None]
     aside = np.arange(-(VIEW // 2), VIEW // 2 + 1)[None, None, :, None]
     places = poses[:, None, None, :2] + far * ahead + aside * right
-    return places[..., 0], places[..., 1]
+    row, column = np.clip(places, 0, np.array(cells.shape) - 1).transpose(3, 0, 1, 2)
+    return row, column, (places == np.stack([row, column], axis=-1)).all(axis=-1)
 
 
 def _visible(opaque: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -144,13 +152,13 @@ def _visible(opaque: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _kinds(seen: View) -> NDArray[np.intp]:
-    """Tile numbers of a view: its contents, 4 for what is unseen, 5 for the agent itself."""
-    kinds = np.where(seen.visible, seen.contents, GOAL + 1).astype(np.intp)
-    kinds[:, -1, VIEW // 2] = GOAL + 2
+    """Kinds of the tiles of a view; the agent's own cell shows the agent and nothing else."""
+    kinds = np.where(seen.visible, seen.contents, np.uint8(_UNSEEN)).astype(np.intp)
+    kinds[:, -1, VIEW // 2] = _AGENT
     return kinds
 
 
-def _mosaic(tiles: NDArray) -> NDArray:  # type: ignore[type-arg]
+def _mosaic(tiles: NDArray[_Pixel]) -> NDArray[_Pixel]:
     """Pictures [N, rows·t, columns·t, C] from their tiles [N, rows, columns, t, t, C]."""
     count, rows, columns, size, _, channels = tiles.shape
     lines = tiles.transpose(0, 1, 3, 2, 4, 5)
@@ -162,7 +170,7 @@ def _mosaic(tiles: NDArray) -> NDArray:  # type: ignore[type-arg]
 _FINER = 3
 """Tiles are drawn this much finer than they are shown, and averaged."""
 _LINE = 0.031
-_COLOURS = {WALL: (100, 100, 100), LAVA: (255, 128, 0), GOAL: (0, 255, 0)}
+_COLOURS = {WALL: (100, 100, 100), HAZARD: (255, 128, 0), GOAL: (0, 255, 0)}
 Inside = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
 
 
@@ -170,13 +178,13 @@ Inside = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
 def tile(
     content: int, *, size: int = TILE, agent: int | None = None, highlight: bool = False
 ) -> NDArray[np.uint8]:
-    """One cell, uint8 [size, size, 3], perhaps with an agent in it that looks in a direction."""
+    """One cell, uint8 [size, size, 3], perhaps with an agent in it, with its heading."""
     fine = np.zeros((size * _FINER, size * _FINER, 3), dtype=np.uint8)
     y, x = (np.indices(fine.shape[:2]) + 0.5) / (size * _FINER)
     fine[(x <= _LINE) | (y <= _LINE)] = (100, 100, 100)
-    if content != EMPTY:
+    if content != FREE:
         fine[:] = _COLOURS[content]
-    if content == LAVA:
+    if content == HAZARD:
         fine[_waves(x, y)] = (0, 0, 0)
     if agent is not None:
         fine[_triangle(x, y, agent)] = (255, 0, 0)
@@ -194,7 +202,7 @@ def _waves(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
     for wave in range(3):
         low, high = 0.3 + 0.2 * wave, 0.4 + 0.2 * wave
         corners = [(0.1, low), (0.3, high), (0.5, low), (0.7, high), (0.9, low)]
-        for (x0, y0), (x1, y1) in zip(corners, corners[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(corners):
             length = math.hypot(x1 - x0, y1 - y0)
             ux, uy = (x1 - x0) / length, (y1 - y0) / length
             along = np.clip((x - x0) * ux + (y - y0) * uy, 0, length)
@@ -202,9 +210,9 @@ def _waves(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
     return dark
 
 
-def _triangle(x: NDArray[np.float64], y: NDArray[np.float64], direction: int) -> NDArray[np.bool_]:
+def _triangle(x: NDArray[np.float64], y: NDArray[np.float64], heading: int) -> NDArray[np.bool_]:
     """The agent: corners (0.12, 0.19), (0.87, 0.50), (0.12, 0.81) if it looks east, else turned."""
-    for _ in range(direction % 4):  # a quarter turn of the agent is one back of the pixels
+    for _ in range((heading - HEADINGS.index("E")) % 4):  # turn the pixels back instead
         x, y = y, 1.0 - x
     forward, aside = (x - 0.12) / 0.75, (y - 0.19 - 0.31 * (x - 0.12) / 0.75) / 0.62
     return (forward >= 0) & (aside >= 0) & (forward + aside < 1)

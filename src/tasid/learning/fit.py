@@ -43,9 +43,14 @@ class FitConfig:
     validation: float = 0.2
     """Fraction of the episodes held out: the last ones (they are i.i.d.)."""
 
-    def split(self, episodes: int) -> int:
+    def training(self, episodes: int) -> int:
         """How many of the episodes train."""
         return episodes - max(1, round(episodes * self.validation))
+
+    def split(self, data: Transitions) -> tuple[Transitions, Transitions]:
+        """The data to train on, and those held out."""
+        rows = self.training(data.label.shape[0])
+        return Transitions(*(t[:rows] for t in data)), Transitions(*(t[rows:] for t in data))
 
 
 class Fit(NamedTuple):
@@ -78,14 +83,18 @@ def negative_log_likelihood(
 
 
 def fit(
-    network: Network, config: FitConfig, start: jax.Array, data: Transitions, key: jax.Array
+    network: Network,
+    config: FitConfig,
+    start: jax.Array,
+    data: Transitions,
+    held_out: Transitions,
+    key: jax.Array,
 ) -> Fit:
-    """Train from `start` [P] with a fresh Adam; keep the best epoch."""
+    """Train from `start` [P] with a fresh Adam; keep the epoch that is best on `held_out`."""
     optimiser = optax.chain(
         optax.clip_by_global_norm(config.clip), optax.adam(config.learning_rate)
     )
-    train_rows = config.split(data.label.shape[0])
-    held_out = jax.tree.map(lambda table: table[train_rows:], data)
+    train_rows = data.label.shape[0]
 
     def mean_loss(parameters: jax.Array, rows: Transitions) -> jax.Array:
         losses = negative_log_likelihood(network, parameters, rows)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.mdp import AbstractSimulator
-from tasid.mdp.backward import frontier_when_cheaper
+from tasid.mdp.backward import layers
 from tasid.mdp.outcomes import Outcomes, outcomes
 
 MOST_PLACES = 64
@@ -99,24 +99,16 @@ def place_labels(sim: AbstractSimulator) -> Labels:
     elsewhere it is a position among all reachable states.
     """
     found = outcomes(sim)
-    layers = _layers(sim)
-    everywhere = np.unique(np.concatenate(layers))
-    in_step = sum(layer.size for layer in layers) == everywhere.size
-    size = max(layer.size for layer in layers) if in_step else everywhere.size
+    by_step = layers(sim)
+    everywhere = np.unique(np.concatenate(by_step))
+    in_step = sum(layer.size for layer in by_step) == everywhere.size
+    size = max(layer.size for layer in by_step) if in_step else everywhere.size
     if size > MOST_PLACES:
         raise ValueError(f"labels: {size} places; numbered by place, {MOST_PLACES} is the most")
     place = np.zeros(sim.num_states, dtype=np.int32)
-    for layer in layers if in_step else [everywhere]:
+    for layer in by_step if in_step else [everywhere]:
         place[layer] = np.arange(layer.size)
     return _scattered(found, place[found.successor], size, "outcomes by place")
-
-
-def _layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
-    """The states reachable at step 0, 1, …, H."""
-    frontier = frontier_when_cheaper(sim, force=True)
-    assert frontier is not None
-    last = np.unique(sim.successor_at(sim.horizon - 1)[frontier[-1]])
-    return [*frontier, last.astype(np.intp)]
 
 
 def _scattered(found: Outcomes, number: NDArray[np.int32], size: int, kind: str) -> Labels:

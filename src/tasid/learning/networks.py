@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from tasid.learning.convolution import CNN
+
 
 class Network(Protocol):
     """Scores of every label for a transition x → x'; hashable, so that it can be compiled in."""
@@ -83,6 +85,8 @@ def network_from(description: dict[str, Any]) -> Network:
     """The inverse of `describe`."""
     fields = dict(description)
     kind = fields.pop("kind", None)
+    if kind == "cnn":
+        return CNN.from_description(fields)
     if kind != "mlp":
-        raise ValueError(f"network: kind {kind!r} is unknown; this version knows: mlp")
+        raise ValueError(f"network: kind {kind!r} is unknown; this version knows: mlp, cnn")
     return MLP(**{**fields, "hidden": tuple(fields["hidden"])})

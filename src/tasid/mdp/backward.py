@@ -98,3 +98,11 @@ def frontier_when_cheaper(sim: AbstractSimulator, *, force: bool | None = None) 
         reached[sim.successor_at(h)[rows]] = True
         rows = np.flatnonzero(reached)
     return frontier
+
+
+def layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
+    """The states reachable at step 0, 1, …, H."""
+    frontier = frontier_when_cheaper(sim, force=True)
+    assert frontier is not None, "asked for by force"
+    last = np.unique(sim.successor_at(sim.horizon - 1)[frontier[-1]])
+    return [*frontier, last.astype(np.intp)]

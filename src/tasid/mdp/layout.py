@@ -75,7 +75,7 @@ class GridLayout:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The named arrays that, with `metadata`, make up the layout on disk."""
-        named = {"cells": self.cells, "positions": self.positions}
+        named: dict[str, NDArray[Any]] = {"cells": self.cells, "positions": self.positions}
         return named if self.headings is None else {**named, "headings": self.headings}
 
     def metadata(self) -> dict[str, Any]:
@@ -99,9 +99,7 @@ class GridLayout:
             raise LayoutError(f"layout: the stored one is incomplete ({error!r})") from None
 
 
-def _check(
-    cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] | None
-) -> None:
+def _check(cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] | None) -> None:
     if cells.ndim != 2 or cells.size == 0 or cells.dtype.kind not in "iu":
         raise LayoutError(f"cells: shape {cells.shape} of {cells.dtype} is not a grid of integers")
     if ((cells < FREE) | (cells > UNKNOWN)).any():

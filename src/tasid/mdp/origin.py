@@ -12,6 +12,10 @@ from tasid.mdp.layout import GridLayout
 _LAYOUT = "simulator.layout."
 
 
+class OriginError(ValueError):
+    """A stored origin that does not say what it should."""
+
+
 @dataclass(frozen=True, eq=False)
 class Origin:
     """All optional; saved with the simulator, used by pictures and reports."""
@@ -44,13 +48,24 @@ class Origin:
 
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> Origin:
-        """The inverse of `metadata` and `arrays`."""
+        """The inverse of `metadata` and `arrays`, checked."""
+        if not isinstance(metadata, dict):
+            raise OriginError(f"origin: {metadata!r} is stored where its fields should be")
         layout, actions = metadata.get("layout"), metadata.get("actions")
+        explored, eta = metadata.get("explored"), metadata.get("implied_eta")
+        for name, value, kind in (
+            ("layout", layout, dict),
+            ("actions", actions, list),
+            ("explored", explored, int),
+            ("implied_eta", eta, int | float),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise OriginError(f"origin: {name} is stored as {value!r}")
         named = {k.removeprefix(_LAYOUT): v for k, v in arrays.items() if k.startswith(_LAYOUT)}
         return cls(
             source=str(metadata.get("source", "")),
             actions=None if actions is None else tuple(str(name) for name in actions),
-            explored=metadata.get("explored"),
-            implied_eta=metadata.get("implied_eta"),
+            explored=explored,
+            implied_eta=eta,
             layout=None if layout is None else GridLayout.from_parts(layout, named),
         )

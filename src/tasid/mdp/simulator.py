@@ -10,12 +10,17 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasid.mdp.layout import GridLayout
+from tasid.mdp.origin import Origin
 from tasid.storage import read_artifact, write_artifact
+
+if TYPE_CHECKING:
+    from tasid.mdp.sources.functions import Step
 
 _KIND = "simulator"
 
@@ -38,6 +43,7 @@ class AbstractSimulator:
     starts: NDArray[np.int32]
     start_probabilities: NDArray[np.float64]
     labels: tuple[Hashable, ...] | None
+    origin: Origin | None
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class AbstractSimulator:
         start: int | Sequence[int] = 0,
         start_probabilities: Sequence[float] | None = None,
         states: Sequence[Hashable] | None = None,
+        origin: Origin | None = None,
     ) -> None:
         horizon = _checked_horizon(horizon)
         successor, reward = _checked_tables(successor, reward, horizon)
@@ -58,6 +65,11 @@ class AbstractSimulator:
             raise SimulatorError(
                 f"states: {len(labels)} labels for {num_states} states; give one label per state"
             )
+        layout = None if origin is None else origin.layout
+        if layout is not None and len(layout.positions) != num_states:
+            raise SimulatorError(
+                f"origin: a layout of {len(layout.positions)} states for {num_states} states"
+            )
         for name, value in (
             ("successor", successor),
             ("reward", reward),
@@ -65,6 +77,7 @@ class AbstractSimulator:
             ("starts", starts),
             ("start_probabilities", probabilities),
             ("labels", labels),
+            ("origin", origin),
         ):
             object.__setattr__(self, name, value)
 
@@ -90,6 +103,11 @@ class AbstractSimulator:
         """Labels of the states in index order; the indices themselves if none were given."""
         return range(self.num_states) if self.labels is None else self.labels
 
+    @property
+    def layout(self) -> GridLayout | None:
+        """Where the states lie on a grid, if it is a grid map and its source said so."""
+        return None if self.origin is None else self.origin.layout
+
     def successor_at(self, h: int) -> NDArray[np.int32]:
         """T°_h as [S, A]."""
         return self.successor if self.successor.ndim == 2 else self.successor[h]
@@ -112,6 +130,12 @@ class AbstractSimulator:
             raise SimulatorError(
                 f"horizon: {horizon} for a map with tables for exactly {self.horizon} steps"
             )
+        explored = None if self.origin is None else self.origin.explored
+        if explored is not None and horizon > explored:
+            raise SimulatorError(
+                f"horizon: {horizon} for a map that was explored {explored} steps far; "
+                "make it again from its source with the longer horizon"
+            )
         return AbstractSimulator(
             self.successor,
             self.reward,
@@ -119,7 +143,62 @@ class AbstractSimulator:
             start=self.starts.tolist(),
             start_probabilities=self.start_probabilities.tolist(),
             states=self.labels,
+            origin=self.origin,
         )
+
+    @staticmethod
+    def from_toy_text(
+        env: Any, *, horizon: int, deterministic: str = "refuse"
+    ) -> AbstractSimulator:
+        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`."""
+        from tasid.mdp.sources.toy_text import from_toy_text
+
+        return from_toy_text(env, horizon=horizon, deterministic=deterministic).simulator
+
+    @staticmethod
+    def from_function(
+        step: Step, start: Any, actions: int | Sequence[Any], *, horizon: int, **options: Any
+    ) -> AbstractSimulator:
+        """What `step(state, action) -> (next_state, reward[, done])` reaches from the start.
+
+        Options: `start_probabilities`, `max_states`; see `sources.functions`.
+        """
+        from tasid.mdp.sources.functions import from_function
+
+        return from_function(step, start, actions, horizon=horizon, **options)
+
+    @staticmethod
+    def from_text_map(
+        text: str, *, horizon: int | None = None, **options: Any
+    ) -> AbstractSimulator:
+        """A drawn map: '#' wall, '.' free, 'S' start, 'G' goal, 'L' hazard.
+
+        Options: `moves`, `heading`, `goal_reward`, `hazard_reward`, `step_reward`; see
+        `sources.text_map`.
+        """
+        from tasid.mdp.sources.text_map import from_text_map
+
+        return from_text_map(text, horizon=horizon, **options)
+
+    @staticmethod
+    def from_occupancy_map(
+        path: str | Path, *, horizon: int | None = None, **options: Any
+    ) -> AbstractSimulator:
+        """A ROS map_server pair (.yaml and image).
+
+        Options: `start`, `goal`, `cell_size`, `robot_radius`, `hazards`, `unknown` and those of
+        `from_text_map`; see `sources.occupancy_map`.
+        """
+        from tasid.mdp.sources.occupancy_map import from_occupancy_map
+
+        return from_occupancy_map(path, horizon=horizon, **options)
+
+    @staticmethod
+    def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimulator:
+        """The tables of a .npz file; see `sources.tables`."""
+        from tasid.mdp.sources.tables import from_tables
+
+        return from_tables(path, horizon=horizon)
 
     def save(self, path: str | Path) -> Path:
         """Write the simulator as a checked artifact directory."""
@@ -138,6 +217,7 @@ class AbstractSimulator:
             "simulator.reward": self.reward,
             "simulator.starts": self.starts,
             "simulator.start_probabilities": self.start_probabilities,
+            **({} if self.origin is None else self.origin.arrays()),
         }
 
     def metadata(self) -> dict[str, Any]:
@@ -145,6 +225,7 @@ class AbstractSimulator:
         return {
             "horizon": self.horizon,
             "states": None if self.labels is None else [_label_to_json(x) for x in self.labels],
+            **({} if self.origin is None else {"origin": self.origin.metadata()}),
         }
 
     @classmethod
@@ -160,6 +241,7 @@ class AbstractSimulator:
             raise SimulatorError(f"the stored simulator lacks {error}") from None
         if not isinstance(labels, list | None):
             raise SimulatorError(f"states: {labels!r} is stored where a list of labels should be")
+        origin = metadata.get("origin")
         return cls(
             successor,
             reward,
@@ -167,6 +249,7 @@ class AbstractSimulator:
             start=starts,
             start_probabilities=probabilities,
             states=None if labels is None else [_label_from_json(x) for x in labels],
+            origin=None if origin is None else Origin.from_parts(origin, arrays),
         )
 
 

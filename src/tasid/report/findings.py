@@ -92,9 +92,13 @@ def _learning(
             losses[row.step].append(_loss(row.validation_loss))
         kept = np.array([_loss(row.validation_loss) for row in steps])
         epochs = np.array([int(row.epochs) for row in steps], dtype=np.int64)
+        for row in steps:
+            for value in (row.episodes, row.epochs, row.seconds_collecting, row.seconds_fitting):
+                if not isinstance(value, int | float):
+                    raise TypeError(f"{value!r} at step {row.step} is not a number")
     except (IndexError, TypeError, ValueError) as error:
         raise ArtifactError(
-            f"{run.folder}: epochs.jsonl or steps.jsonl holds a row of another run ({error})"
+            f"{run.folder}: epochs.jsonl or steps.jsonl holds a row of no such run ({error})"
         ) from None
     by_action = policy.decoder.labels.kind == "actions"
     return Learning(

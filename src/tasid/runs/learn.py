@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import overload
+from typing import Literal, overload
 
 from tasid.algorithms import Policy
+from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Quota
+from tasid.algorithms.outcome_method import OutcomeLearner
 from tasid.algorithms.paper_method import PaperLearner
+from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
-from tasid.mdp import AbstractSimulator, robust_dp
+from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 
-METHODS = ("paper",)
+METHODS = ("outcome", "paper")
+Episodes = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How learning went."""
+    """How learning went, and what it noticed."""
 
     steps: tuple[StepEnded, ...]
+    model: str = "network [56, 56], actions, a model per step"
+    """What predicts outcomes: model class, numbering of the labels, centring."""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    """Nats lost on held-out transitions by every way of modelling that stayed in the race."""
+    eta: EtaEstimate | None = None
+    """How often the outcome was not the intended one; the paper's method does not keep count."""
+    map_errors: tuple[MapError, ...] = ()
+    """Places where the target does not do what the map says."""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,9 +55,9 @@ def learn(
     simulator: AbstractSimulator | None = None,
     *,
     eta: float,
-    episodes: int,
+    episodes: Episodes,
     seed: int = 0,
-    method: str = "paper",
+    method: str = "outcome",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
@@ -54,9 +67,9 @@ def learn(
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
-    episodes: int,
+    episodes: Episodes,
     seeds: Sequence[int],
-    method: str = "paper",
+    method: str = "outcome",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
@@ -65,10 +78,10 @@ def learn(
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
-    episodes: int,
+    episodes: Episodes,
     seed: int = 0,
     seeds: Sequence[int] | None = None,
-    method: str = "paper",
+    method: str = "outcome",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
@@ -97,17 +110,99 @@ def learn(
         _check_match(one, sim)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
-    learner = PaperLearner(targets, plans, episodes=episodes, seeds=group)
-    learned = tasid(targets, plans, learner, seeds=group, callbacks=callbacks)
+    run = _run_paper if method == "paper" else _run_outcome
+    learned = run(targets, plans, group, episodes, callbacks)
     results = [
-        _result(run, world, one, method)
-        for run, world, one in zip(learned, worlds, targets, strict=True)
+        _result(*one, world, target, method)
+        for one, world, target in zip(learned, worlds, targets, strict=True)
     ]
     if run_dir is not None:
         for result, number in zip(results, group, strict=True):
             folder = Path(run_dir) if seeds is None else Path(run_dir) / f"seed-{number}"
             result.policy.save(folder / "policy")
     return results[0] if seeds is None else results
+
+
+Runs = list[tuple[Learned, Diagnostics]]
+
+
+def _run_paper(
+    targets: Sequence[Target],
+    plans: Sequence[RobustPlan],
+    seeds: Sequence[int],
+    episodes: Episodes,
+    callbacks: Sequence[Callback],
+) -> Runs:
+    """All seeds together under `vmap`."""
+    if not isinstance(episodes, int):
+        raise ValueError(f"episodes: {episodes!r} with method 'paper', which needs a number")
+    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
+    learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
+    return [(one, Diagnostics(one.steps)) for one in learned]
+
+
+def _run_outcome(
+    targets: Sequence[Target],
+    plans: Sequence[RobustPlan],
+    seeds: Sequence[int],
+    episodes: Episodes,
+    callbacks: Sequence[Callback],
+) -> Runs:
+    """One seed after the other: each chooses its own way of modelling."""
+    runs: Runs = []
+    for target, plan, seed in zip(targets, plans, seeds, strict=True):
+        learner = OutcomeLearner(target, plan, quota=_quota(episodes, plan), seed=seed)
+        (learned,) = tasid([target], [plan], learner, seeds=[seed], callbacks=callbacks)
+        learned = replace(learned, decoder=learner.finished())
+        runs.append((learned, _diagnostics(learner, learned)))
+    return runs
+
+
+def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
+    horizon = plan.simulator.horizon
+    if episodes == "auto":
+        return EvidenceQuota(horizon)
+    if isinstance(episodes, bool) or not isinstance(episodes, int):
+        raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
+    return FixedQuota(episodes, horizon)
+
+
+def _diagnostics(learner: OutcomeLearner, learned: Learned) -> Diagnostics:
+    seen = learner.surprises()
+    estimate, errors = seen.eta(), seen.map_errors()
+    return Diagnostics(
+        steps=learned.steps,
+        model=learner.model,
+        evidence=learner.evidence,
+        eta=estimate,
+        map_errors=errors,
+        warnings=tuple(_warnings(estimate, errors, learner.indistinct())),
+    )
+
+
+def _warnings(
+    estimate: EtaEstimate, errors: Sequence[MapError], indistinct: Sequence[int]
+) -> Iterator[str]:
+    if estimate.exceeded:
+        yield (
+            f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
+            f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
+            f"{estimate.planned:g} planned for: plan with a larger eta"
+        )
+    if estimate.transitions and estimate.high > 0.45:
+        yield f"η may be near ½ ({estimate.high:.2f}), where outcomes cannot be decoded"
+    if indistinct:
+        yield (
+            f"outcomes can hardly be told apart at step(s) {', '.join(map(str, indistinct))}: more "
+            "episodes, or observations that show more, are needed"
+        )
+    if errors:
+        first = errors[0]
+        yield (
+            f"the map is wrong in {len(errors)} place(s), first at step {first.step}, state "
+            f"{first.state}, action {first.action}: {first.surprises} of {first.visits} "
+            "transitions went elsewhere"
+        )
 
 
 def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[type-arg]
@@ -141,11 +236,13 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         )
 
 
-def _result(run: Learned, world: World, target: Target, method: str) -> LearningResult:
+def _result(
+    run: Learned, diagnostics: Diagnostics, world: World, target: Target, method: str
+) -> LearningResult:
     environment = (
         {"name": world.name, "options": dict(world.options)}
         if isinstance(world, BlockMDP)
         else None
     )
     policy = Policy(run.plan, run.decoder, target.observation_shape, method, environment)
-    return LearningResult(policy, run.episodes, Diagnostics(run.steps))
+    return LearningResult(policy, run.episodes, diagnostics)

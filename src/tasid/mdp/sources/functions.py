@@ -13,7 +13,7 @@ from tasid.mdp.origin import Origin
 from tasid.mdp.simulator import AbstractSimulator
 from tasid.mdp.sources.trouble import MapError
 
-Step = Callable[[Any, Any], tuple[Any, ...]]
+Step = Callable[[Any, Any], Any]
 _ASKED_AGAIN_LATER = 10_000
 
 
@@ -66,6 +66,7 @@ class _Exploration:
     limit: int
     index: dict[tuple[Hashable, bool], int] = field(default_factory=dict)
     nodes: list[tuple[Hashable, bool]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
     successor: list[list[int]] = field(default_factory=list)
     reward: list[list[float]] = field(default_factory=list)
 
@@ -102,12 +103,13 @@ class _Exploration:
             return
         rows: tuple[list[int], list[float]] = ([], [])
         for move in self.moves:
-            answer = self._ask(state, move)
-            if self._ask(state, move) != answer:
-                _refuse_noise(state, move, answer, self._ask(state, move))
+            answer, again = self._ask(state, move), self._ask(state, move)
+            if again != answer:
+                _refuse_noise(state, move, answer, again)
             after, reward, ended = answer
             rows[0].append(self.number((after, ended)))
             rows[1].append(reward)
+        self.asked.append(place)
         self.successor.append(rows[0])
         self.reward.append(rows[1])
 
@@ -117,9 +119,8 @@ class _Exploration:
 
     def ask_again(self) -> None:
         """A function with a memory may answer twice alike and later otherwise."""
-        asked = [p for p, (_, over) in enumerate(self.nodes) if not over]
-        asked = [p for p in asked if self.successor[p] != [p] * len(self.moves)]
-        for place in asked[:: -max(1, len(asked) * len(self.moves) // _ASKED_AGAIN_LATER)]:
+        every = max(1, len(self.asked) * len(self.moves) // _ASKED_AGAIN_LATER)
+        for place in self.asked[::-every]:
             state = self.nodes[place][0]
             for a, move in enumerate(self.moves):
                 after, reward, ended = self._ask(state, move)
@@ -155,10 +156,10 @@ class _Exploration:
         ]
 
 
-def _checked_actions(actions: int | Sequence[Any]) -> Sequence[Any]:
+def _checked_actions(actions: Any) -> Sequence[Any]:
     if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
         actions = range(int(actions))
-    if isinstance(actions, bool) or not hasattr(actions, "__len__"):
+    if not hasattr(actions, "__len__"):
         raise MapError(f"actions: {actions!r} is neither a number of actions nor a list of them")
     if len(actions) == 0:
         raise MapError("actions: there are none; at least one is needed")

@@ -1,0 +1,229 @@
+"""The outcome method: the map tells which actions cannot be told apart, so learn only the rest.
+
+Given the tracked state, actions with one successor are one outcome. Explore uniformly over
+outcomes (by their representatives), predict the outcome from (x, ŝ, x') — ŝ enters as the set of
+outcomes that exist there — with one model for all steps, refitted on every randomised transition
+so far, and keep a snapshot per step. How outcomes are numbered, how inputs are centred and which
+model class is used is decided by held-out evidence, simple first. See docs/outcome-classes.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from tasid.algorithms.budget import Quota
+from tasid.algorithms.candidates import Candidate, NetworkModel, RidgeModel
+from tasid.algorithms.decoder import Decoder
+from tasid.algorithms.replay import LabelTables, Replay, StepData
+from tasid.algorithms.surprise import Surprises
+from tasid.algorithms.tasid import FITTING, Explored, Fitted
+from tasid.envs.target import Target, seed_key
+from tasid.learning import MLP
+from tasid.learning.labels import labels_for
+from tasid.mdp import RobustPlan
+from tasid.mdp.backward import layers
+from tasid.mdp.outcomes import outcomes
+
+NUMBERINGS = ("outcomes by place", "outcomes by action", "outcomes by rank")
+HIDDEN = (56, 56)
+_BEHIND = 10.0
+_SLACK = 0.1
+"""Nats above the perfect decoder's level at which a richer model class is tried."""
+_HOLD_OUT_FEWEST = 8
+"""Held-out transitions of one step before it is called indistinct."""
+_JUDGED = 30
+"""Held-out transitions before a model class is judged."""
+
+
+class OutcomeLearner:
+    """Fits the outcome method's models, for one seed."""
+
+    def __init__(self, target: Target, plan: RobustPlan, *, quota: Quota, seed: int) -> None:
+        self._plan, self._quota = plan, quota
+        self._inputs = 2 * int(np.prod(target.observation_shape))
+        self._key = jax.random.fold_in(seed_key(seed), FITTING)
+        self._number = outcomes(plan.simulator).number
+        self._replay = Replay()
+        self._paths: list[NDArray[np.int32]] = []
+        self._candidates = self._linear_candidates()
+        self._decoders: dict[Candidate, Decoder] = {}
+        for candidate in self._candidates:
+            self._decoders[candidate] = self._blank(candidate)
+        self._best = self._candidates[0]
+
+    @property
+    def decoder(self) -> Decoder:
+        """The best candidate's decoder, stacked as a group of one."""
+        return jax.tree.map(lambda leaf: leaf[None], self._decoders[self._best])
+
+    @property
+    def model(self) -> str:
+        """The way of modelling that has won so far."""
+        return self._best.name
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """Nats lost on held-out transitions by each way still in the race."""
+        return {candidate.name: candidate.evidence for candidate in self._candidates}
+
+    def wants(self, h: int, taken: int) -> int:
+        """As the quota says; it may look at the evidence."""
+        return self._quota.wants(h, taken, self)
+
+    def learn(self, h: int, data: Explored) -> Fitted:
+        """Refit all candidates still in the race; the best one's model becomes the step's."""
+        one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
+        flat = [x.reshape(x.shape[0], -1).astype(np.float32) for x in (one.x, one.x_next)]
+        self._replay.add(h, StepData(np.concatenate(flat, axis=1), one.states, one.command))
+        self._paths.append(np.concatenate([one.path[:, :h], one.states[:, None]], axis=1))
+        for candidate in self._candidates:
+            self._refit(candidate, h)
+        self._judge(h)
+        loss = self._best.losses[h]
+        mean = float(loss.mean()) if loss.size else 0.0
+        return Fitted([mean], [1], [[]])
+
+    def finished(self) -> Decoder:
+        """The decoder with its temperature set on all held-out transitions."""
+        return replace(
+            self._decoders[self._best], temperature=jnp.float32(_temperature(self._best))
+        )
+
+    def surprises(self) -> Surprises:
+        """How often outcomes differed from the intended ones, by place; from all episodes."""
+        seen = Surprises(self._plan, self._number)
+        for path in self._paths:
+            seen.add_path(path)
+        for h, step in enumerate(self._replay.steps):
+            seen.add(h, step.states, step.command, self._decoded(h, step))
+        return seen
+
+    def indistinct(self) -> list[int]:
+        """Steps whose held-out loss is near that of guessing."""
+        found = []
+        for h, (_, examples) in self._best.scores.items():
+            guessing = np.log(examples.valid.sum(axis=1))
+            losses = self._best.losses[h]
+            if losses.size >= _HOLD_OUT_FEWEST and losses.mean() > 0.9 * guessing.mean():
+                found.append(h)
+        return found
+
+    def excess(self, h: int) -> float:
+        """Mean held-out loss at step h above what a perfect decoder cannot exceed; ≤ 0 is fine."""
+        losses, examples = self._best.losses[h], self._best.scores.get(h)
+        if examples is None or losses.size == 0:
+            return 0.0
+        number = examples[1].valid.sum(axis=1)
+        return float((losses - fano_level(number, self._plan.eta)).mean())
+
+    def ambiguous(self, h: int) -> tuple[int, int]:
+        """How many held-out transitions of step h are not clearly decoded, and of how many."""
+        scored = self._best.scores.get(h)
+        if scored is None:
+            return 0, 0
+        scores, examples = scored
+        f = np.sort(np.exp(examples.log_probabilities(scores)), axis=1)
+        number, eta = examples.valid.sum(axis=1), self._plan.eta
+        gap = (1 - 2 * eta) / (1 + (number - 2) * eta)
+        return int((f[:, -1] - f[:, -2] < 0.5 * gap).sum()), number.size
+
+    def _linear_candidates(self) -> list[Candidate]:
+        sim = self._plan.simulator
+        tables: list[LabelTables] = []
+        reachable = np.unique(np.concatenate(layers(sim)))
+        for kind in NUMBERINGS:
+            try:
+                table = LabelTables(labels_for(kind, sim))
+            except ValueError:
+                continue  # too many places to number
+            if not any(table.same_as(other, reachable) for other in tables):
+                tables.append(table)
+        return [
+            Candidate(table, by_step=by_step, model=RidgeModel(self._inputs, table.size))
+            for table in tables
+            for by_step in (False, True)
+        ]
+
+    def _blank(self, candidate: Candidate) -> Decoder:
+        network = MLP(self._inputs // 2, candidate.tables.size, candidate.model.hidden)
+        return Decoder.blank(self._plan, candidate.tables.labels, network)
+
+    def _refit(self, candidate: Candidate, h: int) -> None:
+        candidate.learn(h, self._replay)
+        model = jnp.asarray(candidate.folded(h, self._replay))
+        self._decoders[candidate] = self._decoders[candidate].with_model(h, model)
+
+    def _judge(self, h: int) -> None:
+        """Take the best, give up on the hopeless, and try networks where linear cannot do."""
+        self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
+        self._candidates = [
+            candidate
+            for candidate in self._candidates
+            if candidate.evidence <= self._best.evidence + _BEHIND
+        ]
+        self._decoders = {c: self._decoders[c] for c in self._candidates}
+        if any(candidate.model.hidden for candidate in self._candidates) or h == 0:
+            return
+        losses = np.concatenate(list(self._best.losses.values()))
+        if losses.size < _JUDGED:
+            return
+        judged = [examples.valid.sum(axis=1) for _, examples in self._best.scores.values()]
+        number = np.concatenate(judged)
+        excess = losses - fano_level(number, self._plan.eta)
+        if excess.mean() - 2 * excess.std() / math.sqrt(losses.size) > _SLACK:
+            self._try_networks(h)
+
+    def _try_networks(self, h: int) -> None:
+        """A network beside every linear candidate left, from the same evidence up to now."""
+        for number, simple in enumerate(list(self._candidates)):
+            key = jax.random.fold_in(self._key, number)
+            model = NetworkModel(self._inputs, simple.tables.size, HIDDEN, key)
+            rich = Candidate(simple.tables, by_step=simple.by_step, model=model)
+            rich.losses.update({s: x for s, x in simple.losses.items() if s != h})
+            rich.scores.update({s: x for s, x in simple.scores.items() if s != h})
+            self._decoders[rich] = self._blank(rich)
+            self._refit(rich, h)
+            for step in range(h):
+                folded = jnp.asarray(rich.folded(step, self._replay))
+                self._decoders[rich] = self._decoders[rich].with_model(step, folded)
+            self._candidates.append(rich)
+        self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
+
+    def _decoded(self, h: int, step: StepData) -> NDArray[np.int32]:
+        """Where the final model of step h thinks its explored transitions led."""
+        decoder = self._decoders[self._best]
+        x, x_next = (jnp.asarray(half) for half in np.split(step.inputs, 2, axis=1))
+        scores = np.asarray(decoder.network.apply(decoder.models[h], x, x_next))
+        _, valid = self._best.tables.label(h, step.states, step.command)
+        label = np.where(valid, scores, -np.inf).argmax(axis=1)
+        return self._best.tables.successor(h, step.states, label)
+
+
+def fano_level(number: NDArray[np.int64], eta: float) -> NDArray[np.float64]:
+    """The most nats a perfect decoder can lose on a uniformly drawn one of k outcomes.
+
+    H(o | x, x') ≤ h(η) + η ln(k−1): Fano's inequality, because the outcome that happened is the
+    commanded one with probability at least 1−η.
+    """
+    entropy = 0.0 if eta == 0 else -eta * math.log(eta) - (1 - eta) * math.log(1 - eta)
+    return entropy + eta * np.log(np.maximum(number - 1, 1))
+
+
+def _temperature(candidate: Candidate) -> float:
+    """The one number that makes held-out probabilities honest."""
+    judged = [pair for pair in candidate.scores.values() if pair[1].label.size]
+    if not judged:
+        return 1.0
+
+    def loss(log_temperature: float) -> float:
+        scale = math.exp(-log_temperature)
+        return float(sum(examples.losses(scale * scores).sum() for scores, examples in judged))
+
+    return math.exp(float(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))

@@ -1,0 +1,94 @@
+"""Maps by name, as a command line has them: a file, a saved simulator, or gym:ID."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.sources.trouble import MapError
+
+_GYM = "gym:"
+
+
+def is_map(source: str) -> bool:
+    """Whether `read_source` is the one to ask: an existing path, or gym:ID."""
+    return source.startswith(_GYM) or Path(source).exists()
+
+
+def read_source(source: str, *, horizon: int | None = None, **options: Any) -> AbstractSimulator:
+    """The simulator of a .txt, .yaml or .npz file, a saved simulator's folder, or gym:ID.
+
+    Options are those of the source's own function; for gym:ID they go to `gymnasium.make`, all
+    but `deterministic`.
+    """
+    if source.startswith(_GYM):
+        return _toy_text(source.removeprefix(_GYM), horizon, options)
+    path = Path(source)
+    if path.is_dir():
+        _refuse_others(source, options, ())
+        loaded = AbstractSimulator.load(path)
+        return loaded if horizon is None else loaded.with_horizon(horizon)
+    kind = path.suffix.lower()
+    if kind not in (".txt", ".yaml", ".yml", ".npz"):
+        raise MapError(
+            f"source: {source!r} is not a map; maps are .txt (drawn), .yaml (occupancy map), "
+            ".npz (tables) or the folder of a saved simulator"
+        )
+    if kind == ".npz":
+        return _called(AbstractSimulator.from_tables, source, path, horizon, options)
+    if kind == ".txt":
+        from tasid.mdp.sources.text_map import from_text_map
+
+        return _called(from_text_map, source, _text(path), horizon, options)
+    from tasid.mdp.sources.occupancy_map import from_occupancy_map
+
+    for name in ("start", "goal"):
+        if options.get(name) is None:
+            raise MapError(f"{name}: an occupancy map needs one, as x,y in metres")
+    return _called(from_occupancy_map, source, path, horizon, options)
+
+
+def _called(
+    make: Callable[..., AbstractSimulator],
+    source: str,
+    given: Any,
+    horizon: int | None,
+    options: dict[str, Any],
+) -> AbstractSimulator:
+    _refuse_others(source, options, tuple(signature(make).parameters)[1:])
+    return make(given, horizon=horizon, **options)
+
+
+def _refuse_others(source: str, options: dict[str, Any], known: tuple[str, ...]) -> None:
+    for name in options:
+        if name not in known:
+            others = ", ".join(k for k in known if k != "horizon") or "none"
+            raise MapError(f"{name}: not an option of {source}; its options: {others}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise MapError(f"{path}: not a text file") from None
+
+
+def _toy_text(name: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
+    import gymnasium
+
+    deterministic = options.pop("deterministic", "refuse")
+    try:
+        env = gymnasium.make(name, **options)
+    except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
+        raise MapError(f"source: Gymnasium makes no {name!r} of this ({error})") from None
+    try:
+        if horizon is None and env.spec is not None:
+            horizon = env.spec.max_episode_steps
+        if horizon is None:
+            raise MapError(f"horizon: {name} has no step limit of its own; give one")
+        return AbstractSimulator.from_toy_text(env, horizon=horizon, deterministic=deterministic)
+    finally:
+        env.close()

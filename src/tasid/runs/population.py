@@ -1,0 +1,196 @@
+"""What a perfect classifier would achieve: the limit of TASID with unlimited data, exactly.
+
+Definitions. `looks` says which states look alike. With unlimited data the model of step h is the
+exact posterior of the label given what it sees: the looks before and after, and which labels exist
+at the tracked state ŝ. It is taken over the learner's own roll-ins, so true and tracked state are
+followed jointly: an ambiguity misleads ŝ, a misled ŝ chooses other actions and other labels.
+
+The result needs no episode. A map whose limit is far below the robust value cannot be learned by
+looking at two observations, however many there are. Learners must not import this: it knows ξ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.learning.labels import Labels, labels_for
+from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, policy_value
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A transition of a rightly tracked episode that is taken for another."""
+
+    state: int
+    successor: int
+    taken_for: int
+    """Where the decoder believes it led."""
+    probability: float
+    """How often it happens per episode."""
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationLimit:
+    """The value of π with perfect models, beside that of ρ with latent access."""
+
+    value: float
+    robust_value: float
+    tracked: NDArray[np.float64]
+    """P(ŝ_h = s_h) under π for h = 0 … H−1."""
+    confusions: tuple[Confusion, ...]
+    """The most frequent ones, most frequent first."""
+
+    @property
+    def ratio(self) -> float:
+        """The limit over the robust value; meaningless where that is 0 or less."""
+        return self.value / self.robust_value
+
+    @property
+    def loss(self) -> float:
+        """What ambiguity costs: V^ρ − V^π."""
+        return self.robust_value - self.value
+
+
+class _Joint(NamedTuple):
+    """The distribution of (s_h, ŝ_h) under π: distinct pairs and their probabilities."""
+
+    states: NDArray[np.intp]
+    tracked: NDArray[np.intp]
+    mass: NDArray[np.float64]
+
+
+class _Tables(NamedTuple):
+    """Label tables of one step as NumPy arrays, [S, L], and a number for each row of `valid`."""
+
+    successor: NDArray[np.int32]
+    command: NDArray[np.int32]
+    valid: NDArray[np.bool_]
+    menu: NDArray[np.intp]
+
+
+def population_limit(
+    world: PerturbedMDP,
+    plan: RobustPlan,
+    looks: ArrayLike,
+    *,
+    labels: Labels | str = "actions",
+) -> PopulationLimit:
+    """The exact value of TASID with perfect models in a world whose states look like `looks` [S].
+
+    `labels` are those of the method: "actions" is the paper's. Ties of the posterior, and
+    transitions that exploration never shows, go to the lowest label.
+    """
+    sim = world.simulator
+    seen = _checked_looks(looks, sim)
+    if isinstance(labels, str):
+        labels = labels_for(labels, sim)
+    start = np.array([sim.start], dtype=np.intp)
+    joint = _Joint(start, start, np.ones(1))
+    value, tracked = 0.0, []
+    confused: dict[tuple[int, int, int], float] = {}
+    for h in range(sim.horizon):
+        value += _paid(world, plan, joint, h)
+        tracked.append(float(joint.mass[joint.states == joint.tracked].sum()))
+        if h + 1 < sim.horizon:
+            joint = _advanced(world, plan, joint, _tables(labels, h), seen, h, confused)
+    worst = sorted(confused.items(), key=lambda item: -item[1])[:_SHOWN]
+    return PopulationLimit(
+        value=value,
+        robust_value=policy_value(world, plan),
+        tracked=np.array(tracked),
+        confusions=tuple(Confusion(*where, mass) for where, mass in worst),
+    )
+
+
+def _paid(world: PerturbedMDP, plan: RobustPlan, joint: _Joint, h: int) -> float:
+    """The expected reward of step h."""
+    chances = world.xi_at(h)[joint.states, plan.actions[h, joint.tracked]]
+    rewards = world.simulator.reward_at(h)[joint.states]
+    return float(joint.mass @ (chances * rewards).sum(axis=1))
+
+
+def _advanced(
+    world: PerturbedMDP,
+    plan: RobustPlan,
+    joint: _Joint,
+    tables: _Tables,
+    looks: NDArray[np.intp],
+    h: int,
+    confused: dict[tuple[int, int, int], float],
+) -> _Joint:
+    """The joint distribution after π's step h and the decoding of it; notes what it confuses."""
+    code, best = _posterior(world, joint, tables, looks, h)
+    successor = world.simulator.successor_at(h)[joint.states]
+    chances = world.xi_at(h)[joint.states, plan.actions[h, joint.tracked]]
+    pair, action = np.nonzero(chances > 0)
+    states, tracked = joint.states[pair], joint.tracked[pair]
+    after = successor[pair, action].astype(np.intp)
+    mass = joint.mass[pair] * chances[pair, action]
+
+    wanted = _sights(tables, looks, states, tracked, after)
+    place = np.minimum(np.searchsorted(code, wanted), code.size - 1)
+    never = np.argmax(tables.valid[tracked], axis=1)
+    label = np.where(code[place] == wanted, best[place], never)
+    believed = tables.successor[tracked, label].astype(np.intp)
+
+    for i in np.flatnonzero((states == tracked) & (believed != after)):
+        where = (int(states[i]), int(after[i]), int(believed[i]))
+        confused[where] = confused.get(where, 0.0) + float(mass[i])
+    size = world.simulator.num_states
+    pairs, place = np.unique(after * size + believed, return_inverse=True)
+    return _Joint(pairs // size, pairs % size, np.bincount(place, mass))
+
+
+def _posterior(
+    world: PerturbedMDP, joint: _Joint, tables: _Tables, looks: NDArray[np.intp], h: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Everything that exploration at step h shows, sorted, and the likeliest label of each.
+
+    Roll-ins come from π; then an existing label of ŝ is drawn uniformly and its command executed.
+    """
+    valid = tables.valid[joint.tracked]
+    chances = world.xi_at(h)[joint.states[:, None], tables.command[joint.tracked]]
+    chances = chances * (valid / valid.sum(axis=1, keepdims=True))[..., None]
+    pair, label, action = np.nonzero(chances > 0)
+    states, tracked = joint.states[pair], joint.tracked[pair]
+    after = world.simulator.successor_at(h)[states, action].astype(np.intp)
+    code, row = np.unique(_sights(tables, looks, states, tracked, after), return_inverse=True)
+    weights = np.zeros((code.size, valid.shape[1]))
+    np.add.at(weights, (row, label), joint.mass[pair] * chances[pair, label, action])
+    return code, weights.argmax(axis=1)
+
+
+def _sights(
+    tables: _Tables,
+    looks: NDArray[np.intp],
+    states: NDArray[np.intp],
+    tracked: NDArray[np.intp],
+    after: NDArray[np.intp],
+) -> NDArray[np.intp]:
+    """One number for all that the model sees: both looks, and which labels there are to choose."""
+    kinds = int(looks.max()) + 1
+    sights: NDArray[np.intp] = (tables.menu[tracked] * kinds + looks[states]) * kinds + looks[after]
+    return sights
+
+
+def _tables(labels: Labels, h: int) -> _Tables:
+    one = labels.at(h)
+    valid = np.asarray(one.valid)
+    _, menu = np.unique(valid, axis=0, return_inverse=True)
+    return _Tables(np.asarray(one.successor), np.asarray(one.command), valid, menu.reshape(-1))
+
+
+def _checked_looks(looks: ArrayLike, sim: AbstractSimulator) -> NDArray[np.intp]:
+    seen = np.asarray(looks)
+    if seen.shape != (sim.num_states,) or seen.dtype.kind not in "iu" or seen.min() < 0:
+        raise ValueError(
+            f"looks: shape {seen.shape} of {seen.dtype} is not a number 0, 1, … for each of the "
+            f"{sim.num_states} states"
+        )
+    return seen.astype(np.intp)
