@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import tasid
-from tasid.algorithms.tasid import paper_network
+from tasid.algorithms.paper_method import paper_network
 from tasid.learning import MLP, FitConfig
 
 ROOT = Path(__file__).resolve().parents[1]

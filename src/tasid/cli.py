@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -130,8 +130,10 @@ def train(
     env: Annotated[str, typer.Argument(help="An environment's name, e.g. combination-lock.")],
     horizon: Horizon = None,
     eta: Eta = 0.1,
-    episodes: Annotated[int, typer.Option(help="Episodes to learn from (the paper's n).")] = 50_000,
-    method: Annotated[str, typer.Option(help="How to learn: paper.")] = "paper",
+    episodes: Annotated[
+        str, typer.Option(metavar="N|auto", help="Episodes to learn from, or as evidence asks.")
+    ] = "auto",
+    method: Annotated[str, typer.Option(help="How to learn: outcome or paper.")] = "outcome",
     seed: Seed = 0,
     env_seed: Annotated[
         int | None, typer.Option(help="Instance of the environment; the seed if not given.")
@@ -150,7 +152,7 @@ def train(
 
     options = _options(settings, horizon=horizon, eta=eta)
     options.setdefault("seed", seed if env_seed is None else env_seed)
-    order = Order(env, options, eta, episodes, seed, method, evaluation_episodes)
+    order = Order(env, options, eta, _episodes(episodes), seed, method, evaluation_episodes)
     folder = out or Path("runs") / f"{env}-seed{seed}"
     with Progress(quiet=not sys.stderr.isatty()) as progress:
         result = carry_out(order, folder, overwrite=overwrite, callbacks=[progress])
@@ -162,6 +164,13 @@ def train(
     accuracy = result["decoder_accuracy"]
     if accuracy is not None:
         print(f"decoder accuracy  {accuracy:.4f}  (mean over steps)")
+    estimate = result["eta_estimate"]
+    if estimate is not None:
+        low, high = estimate["low"], estimate["high"]
+        print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
+    print(f"model             {result['model']}")
+    for warning in result["warnings"]:
+        print(f"warning: {warning}")
     print(f"policy            {result['policy']}")
 
 
@@ -249,6 +258,15 @@ def _print_scores(result: dict[str, Any]) -> None:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
 
 
+def _episodes(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--episodes: {text!r} is neither a whole number nor 'auto'") from None
+
+
 def _options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
     options = {name: value for name, value in given.items() if value is not None}
@@ -295,8 +313,9 @@ def _simulator(source: str, horizon: int | None, options: dict[str, Any]) -> Abs
             f"source: {source!r} is neither a file or folder here nor an environment; "
             f"environments: {', '.join(ENVIRONMENTS)}"
         )
-    given = {} if horizon is None else {"horizon": horizon}
-    return make(source, **given, **options).simulator
+    if horizon is not None:
+        options.setdefault("horizon", horizon)
+    return make(source, **options).simulator
 
 
 def _cache_compilations() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from tasid.algorithms.budget import Quota
+from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate, NetworkModel, RidgeModel
 from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.replay import LabelTables, Replay, StepData
@@ -115,24 +115,17 @@ class OutcomeLearner:
                 found.append(h)
         return found
 
-    def excess(self, h: int) -> float:
-        """Mean held-out loss at step h above what a perfect decoder cannot exceed; ≤ 0 is fine."""
-        losses, examples = self._best.losses[h], self._best.scores.get(h)
-        if examples is None or losses.size == 0:
-            return 0.0
-        number = examples[1].valid.sum(axis=1)
-        return float((losses - fano_level(number, self._plan.eta)).mean())
-
-    def ambiguous(self, h: int) -> tuple[int, int]:
-        """How many held-out transitions of step h are not clearly decoded, and of how many."""
-        scored = self._best.scores.get(h)
-        if scored is None:
-            return 0, 0
-        scores, examples = scored
-        f = np.sort(np.exp(examples.log_probabilities(scores)), axis=1)
+    def judged(self, h: int) -> Judgement:
+        """What the held-out transitions of step h say about its model."""
+        if h not in self._best.scores:
+            return Judgement(0, 0, 0.0)
+        scores, examples = self._best.scores[h]
         number, eta = examples.valid.sum(axis=1), self._plan.eta
-        gap = (1 - 2 * eta) / (1 + (number - 2) * eta)
-        return int((f[:, -1] - f[:, -2] < 0.5 * gap).sum()), number.size
+        f = np.sort(np.exp(examples.log_probabilities(scores)), axis=1)
+        lead = (1 - 2 * eta) / (1 + (number - 2) * eta)
+        unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
+        excess = float((self._best.losses[h] - fano_level(number, eta)).sum())
+        return Judgement(number.size, unclear, excess)
 
     def _linear_candidates(self) -> list[Candidate]:
         sim = self._plan.simulator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import jax
@@ -35,17 +35,16 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class MLP:
-    """ReLU layers over the two observations side by side; PyTorch's default initialisation."""
+class Dense:
+    """ReLU layers over one flat input; PyTorch's default initialisation."""
 
-    observation_size: int
-    num_labels: int
+    inputs: int
+    outputs: int
     hidden: tuple[int, ...] = (56, 56)
 
     @property
     def _layers(self) -> list[tuple[int, int]]:
-        sizes = [2 * self.observation_size, *self.hidden, self.num_labels]
-        return list(pairwise(sizes))
+        return list(pairwise([self.inputs, *self.hidden, self.outputs]))
 
     @property
     def num_parameters(self) -> int:
@@ -62,19 +61,43 @@ class MLP:
             parts.append(jax.random.uniform(layer_key, shape, jnp.float32, -bound, bound))
         return jnp.concatenate(parts)
 
+    def apply(self, parameters: jax.Array, x: jax.Array) -> jax.Array:
+        """Outputs [B, outputs] for inputs [B, inputs]."""
+        sizes = [size for rows, columns in self._layers for size in (rows * columns, columns)]
+        # One split, because the gradient of many slices is a sum of as many padded vectors.
+        parts = jnp.split(parameters, list(accumulate(sizes[:-1])))
+        for number, shape in enumerate(self._layers):
+            x = jax.nn.relu(x) if number else x
+            x = x @ parts[2 * number].reshape(shape) + parts[2 * number + 1][None]
+        return x
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A dense network over the two observations side by side."""
+
+    observation_size: int
+    num_labels: int
+    hidden: tuple[int, ...] = (56, 56)
+
+    @property
+    def _dense(self) -> Dense:
+        return Dense(2 * self.observation_size, self.num_labels, self.hidden)
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights and biases of all layers."""
+        return self._dense.num_parameters
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Every entry of a layer uniform in ±1/√fan_in."""
+        return self._dense.init(key)
+
     def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
         """Scores [B, L]."""
         width = x.shape[0]
-        hidden = jnp.concatenate([x.reshape(width, -1), x_next.reshape(width, -1)], axis=1)
-        offset = 0
-        for number, (rows, columns) in enumerate(self._layers):
-            if number:
-                hidden = jax.nn.relu(hidden)
-            weights = parameters[offset : offset + rows * columns].reshape(rows, columns)
-            offset += rows * columns
-            hidden = hidden @ weights + parameters[None, offset : offset + columns]
-            offset += columns
-        return hidden
+        both = jnp.concatenate([x.reshape(width, -1), x_next.reshape(width, -1)], axis=1)
+        return self._dense.apply(parameters, both)
 
     def describe(self) -> dict[str, Any]:
         """The network as JSON."""

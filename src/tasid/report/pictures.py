@@ -1,4 +1,4 @@
-"""The picture of a plan: lanes for layered maps, states over steps for all others."""
+"""The picture of a plan: lanes for layered maps, grids for grid maps, else states over steps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 
 from tasid.mdp import RobustPlan
 from tasid.report.drawing import LIGHT, axes_inside, blank, house_style, picture_bytes
+from tasid.report.grid_picture import draw_grid
 from tasid.report.routes import Columns, Fold, Lanes, Routes, columns_of, lanes_of, share
 from tasid.storage import write_bytes_atomically
 
@@ -52,7 +53,8 @@ def plan_picture(plan: RobustPlan, path: str | os.PathLike[str]) -> Path:
             f"path: {str(target)!r} ends in {target.suffix!r}; pictures end in .png or .svg"
         )
     with house_style():
-        data = picture_bytes(draw_routes(Routes.of(plan), width=WIDE), kind)
+        draw = draw_routes if plan.simulator.layout is None else draw_grid
+        data = picture_bytes(draw(Routes.of(plan), width=WIDE), kind)
     return write_bytes_atomically(target, data)
 
 

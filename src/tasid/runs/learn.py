@@ -161,7 +161,7 @@ def _run_outcome(
 def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
     horizon = plan.simulator.horizon
     if episodes == "auto":
-        return EvidenceQuota(horizon)
+        return EvidenceQuota()
     if isinstance(episodes, bool) or not isinstance(episodes, int):
         raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
     return FixedQuota(episodes, horizon)

@@ -21,6 +21,8 @@ from tasid.learning.labels import Labels, labels_for
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, policy_value
 
 _SHOWN = 10
+_NEGLIGIBLE = 1e-12
+"""Pairs of true and tracked state rarer than this are followed no further; they grow too many."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class PopulationLimit:
     """P(ŝ_h = s_h) under π for h = 0 … H−1."""
     confusions: tuple[Confusion, ...]
     """The most frequent ones, most frequent first."""
+    ignored: float
+    """Probability of episodes not followed to their end; `value` is exact but for so much of the
+    return range."""
 
     @property
     def ratio(self) -> float:
@@ -105,6 +110,7 @@ def population_limit(
         robust_value=policy_value(world, plan),
         tracked=np.array(tracked),
         confusions=tuple(Confusion(*where, mass) for where, mass in worst),
+        ignored=max(1.0 - float(joint.mass.sum()), 0.0),
     )
 
 
@@ -144,7 +150,9 @@ def _advanced(
         confused[where] = confused.get(where, 0.0) + float(mass[i])
     size = world.simulator.num_states
     pairs, place = np.unique(after * size + believed, return_inverse=True)
-    return _Joint(pairs // size, pairs % size, np.bincount(place, mass))
+    total = np.bincount(place.reshape(-1), mass).astype(np.float64)
+    kept = total >= _NEGLIGIBLE
+    return _Joint(pairs[kept] // size, pairs[kept] % size, total[kept])
 
 
 def _posterior(
@@ -161,9 +169,10 @@ def _posterior(
     states, tracked = joint.states[pair], joint.tracked[pair]
     after = world.simulator.successor_at(h)[states, action].astype(np.intp)
     code, row = np.unique(_sights(tables, looks, states, tracked, after), return_inverse=True)
-    weights = np.zeros((code.size, valid.shape[1]))
-    np.add.at(weights, (row, label), joint.mass[pair] * chances[pair, label, action])
-    return code, weights.argmax(axis=1)
+    mass = joint.mass[pair] * chances[pair, label, action]
+    number = valid.shape[1]
+    weights = np.bincount(row.reshape(-1) * number + label, mass, code.size * number)
+    return code, weights.reshape(code.size, number).argmax(axis=1)
 
 
 def _sights(

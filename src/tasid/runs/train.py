@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tasid import __version__
 from tasid.algorithms.tasid import Callback, Event
 from tasid.envs import BlockMDP, make
 from tasid.runs.diagnosis import diagnose
-from tasid.runs.learn import LearningResult, learn
+from tasid.runs.learn import Diagnostics, Episodes, LearningResult, learn
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
 
@@ -27,9 +27,9 @@ class Order:
     options: Mapping[str, Any]
     """Options of the environment, its instance seed included."""
     eta: float
-    episodes: int
+    episodes: Episodes
     seed: int
-    method: str = "paper"
+    method: str = "outcome"
     evaluation_episodes: int = 10_000
 
 
@@ -69,6 +69,7 @@ def _scores(
         "episodes": result.episodes,
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
+        **_noticed(result.diagnostics),
     }
     arrays = {
         "returns": scored.returns,
@@ -76,6 +77,17 @@ def _scores(
         "tracking_accuracy": diagnosis.tracking_accuracy,
     }
     return summary, arrays
+
+
+def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
+    """What learning noticed about the model, the perturbation and the map, ready for JSON."""
+    estimate = diagnostics.eta
+    return {
+        "model": diagnostics.model,
+        "eta_estimate": None if estimate is None else asdict(estimate),
+        "map_errors": [asdict(error) for error in diagnostics.map_errors],
+        "warnings": list(diagnostics.warnings),
+    }
 
 
 def _asked(order: Order, env: BlockMDP) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""What a picture of a grid map shows: the ways of plans, where they change with η, and values.
+
+Nothing is drawn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.mdp.backward import Rows, backward, frontier_when_cheaper
+from tasid.mdp.layout import GridLayout
+from tasid.report.routes import Routes
+
+Cell = tuple[int, int]
+
+_FINEST = 1e-3
+"""A change of route is looked for until its η is known so well, as a part of the range."""
+_MOST_PLANS = 24
+_FEWEST_PLANS = 6
+_SWEPT_PAIRS = 60_000_000
+"""On large maps so many (step, state) pairs are spent on looking, then it is enough."""
+_LARGEST_ETA = 0.5
+
+
+def layout_of(sim: AbstractSimulator) -> GridLayout:
+    """The layout of a map that has one."""
+    if sim.layout is None:
+        raise ValueError("simulator: has no layout; only grid maps can be drawn as grids")
+    return sim.layout
+
+
+@dataclass(frozen=True)
+class Way:
+    """The cells a plan leads through from each start, and how long until it stays for good."""
+
+    cells: tuple[tuple[Cell, ...], ...]
+    steps: int
+    """From the likeliest start."""
+
+
+def way_of(plan: RobustPlan, starts: tuple[int, ...]) -> Way:
+    """The way of a plan if every action comes out as asked; turning on the spot does not show."""
+    sim, positions = plan.simulator, layout_of(plan.simulator).positions
+    paths, lengths = [], []
+    for start in starts:
+        state, cells, steps = start, [_cell(positions, start)], 0
+        for h in range(sim.horizon):
+            row = sim.successor_at(h)[state]
+            if (row == state).all():
+                break
+            state, steps = int(row[plan.action(h, state)]), h + 1
+            if _cell(positions, state) != cells[-1]:
+                cells.append(_cell(positions, state))
+        paths.append(tuple(cells))
+        lengths.append(steps)
+    return Way(tuple(paths), lengths[0])
+
+
+def _cell(positions: NDArray[np.int32], state: int) -> Cell:
+    row, column = positions[state].tolist()
+    return row, column
+
+
+@dataclass(frozen=True)
+class Change:
+    """Somewhere in `low` < η ≤ `high` the way becomes another one."""
+
+    low: float
+    high: float
+    before: Way
+    after: Way
+
+
+def changes_of(routes: Routes) -> tuple[Change, ...]:
+    """Where the way changes between η = 0 and the plan's η, by bisection.
+
+    If it does not, the first change above the plan's η and up to ½ is looked for instead. A way
+    that comes and goes between two η that agree is not noticed.
+    """
+    eta, sim = routes.plan.eta, routes.simulator
+    most = _SWEPT_PAIRS // max(routes.plan.states_swept, 1)
+    budget = min(max(most, _FEWEST_PLANS), _MOST_PLANS)
+
+    def way(level: float) -> Way:
+        return way_of(robust_dp(sim, eta=level), routes.starts)
+
+    known = {
+        0.0: way_of(routes.nominal, routes.starts),
+        eta: way_of(routes.plan, routes.starts),
+    }
+    if known[0.0].cells != known[eta].cells:
+        return bisected(way, known, budget)
+    if eta >= _LARGEST_ETA:
+        return ()
+    above = {eta: known[eta], _LARGEST_ETA: way(_LARGEST_ETA)}
+    return bisected(way, above, budget)[:1]
+
+
+def bisected(
+    way: Callable[[float], Way], known: dict[float, Way], budget: int
+) -> tuple[Change, ...]:
+    """The changes between the η whose ways are known, with at most `budget` more of them."""
+    known = dict(known)
+    finest = _FINEST * (max(known) - min(known))
+    for _ in range(budget):
+        widest = max(_changes(known), key=lambda c: c.high - c.low, default=None)
+        if widest is None or widest.high - widest.low <= finest:
+            break
+        middle = (widest.low + widest.high) / 2
+        known[middle] = way(middle)
+    return _changes(known)
+
+
+def _changes(known: dict[float, Way]) -> tuple[Change, ...]:
+    levels = sorted(known)
+    return tuple(
+        Change(low, high, known[low], known[high])
+        for low, high in pairwise(levels)
+        if known[low].cells != known[high].cells
+    )
+
+
+def changes_in_words(changes: tuple[Change, ...], eta: float) -> str:
+    """Where the route changes, as a sentence."""
+    if not changes:
+        return f"The route is the same for all η from 0 to {max(eta, _LARGEST_ETA):g}."
+    if changes[0].low >= eta:
+        return f"The route stays the same up to η ≈ {changes[0].high:.3g}."
+    places = [
+        ("as soon as η > 0" if c.low == 0 else f"at η ≈ {c.high:.3g}")
+        + f" ({c.before.steps} → {c.after.steps} steps)"
+        for c in changes[:3]
+    ]
+    more = "" if len(changes) <= 3 else f", and {len(changes) - 3} times more up to η = {eta:g}"
+    return "The route changes " + ", ".join(places) + more + "."
+
+
+def arrival_values(plan: RobustPlan) -> NDArray[np.float64]:
+    """Ṽ of every state at the first step one can be there [S]; NaN where no decision is made.
+
+    At that step all that can still happen is on the map, however short the horizon it was
+    explored for.
+    """
+    sim, eta = plan.simulator, plan.eta
+    values = np.full(sim.num_states, np.nan)
+
+    def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        new: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * q.min(axis=0)
+        values[rows] = new  # the sweep goes backward: the earliest step writes last
+        return new
+
+    backward(sim, max_min, frontier=frontier_when_cheaper(sim, force=True))
+    return values
