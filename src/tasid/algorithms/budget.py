@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 _FIRST_STEPS = 2
 _FIRST_SHARE = 8
 """The first steps, where nothing is known yet, get this many times a later step's episodes."""
+_FIRST_BATCHES = 4
+"""When evidence decides, the first steps start with this many batches."""
 _LEAST = 5
 """Episodes a step needs at least: four to learn from, one to judge by."""
 
@@ -97,13 +99,13 @@ class EvidenceQuota:
 
     @property
     def batch(self) -> int:
-        """Episodes collected at a time, and at least."""
+        """Episodes collected at a time, and at least; the first steps start with four of them."""
         return max(_LEAST, math.ceil(math.log(1 / self.delta) / self.epsilon))
 
     def wants(self, h: int, taken: int, progress: Progress) -> int:
         """Another batch, unless the evidence so far suffices or the step is hopeless."""
         if taken == 0:
-            return self.batch
+            return self.batch * (_FIRST_BATCHES if h < _FIRST_STEPS else 1)
         if taken >= self.most or self._suffices(h, progress):
             return 0
         return min(max(self.batch, taken // 2), self.most - taken)

@@ -59,7 +59,7 @@ class RidgeModel:
             self._weights[penalty] = weights
             scores[penalty] = held_out.inputs @ weights[:-1] + weights[-1:]
             self._evidence[penalty][h] = float(held_out.losses(scores[penalty]).sum())
-        total = {penalty: sum(self._evidence[penalty].values()) for penalty in self._weights}
+        total = {p: sum(self._evidence[p].values()) for p in self._weights}
         best = min(total, key=lambda penalty: total[penalty])
         self._weights = {
             penalty: weights
@@ -141,6 +141,33 @@ class Candidate:
         self.parameters, scores = self.model.fit(h, train, held_out)
         self.losses[h] = held_out.losses(scores)
         self.scores[h] = (scores, held_out)
+
+    def hindsight(self, replay: Replay) -> bool:
+        """Would the model of all steps together have been better at every step's held-out part?
+
+        If so, `parameters` are refitted on everything and serve all steps; if not, they stay.
+        """
+        last = len(replay.steps) - 1
+        steps = range(last + 1)
+        held_out = [
+            replay.examples(h, self.tables, by_step=self.by_step, rows=replay.steps[h].held_out)
+            for h in steps
+        ]
+        train = [
+            replay.examples(h, self.tables, by_step=self.by_step, rows=~replay.steps[h].held_out)
+            for h in steps
+        ]
+        judged = concatenated(held_out)
+        if judged.label.size == 0:
+            return False
+        _, scores = self.model.fit(last + 1, concatenated(train), judged)
+        if float(judged.losses(scores).sum()) >= self.evidence:
+            return False
+        self.parameters, _ = self.model.fit(last + 2, concatenated(train + held_out), judged)
+        bounds = np.cumsum([part.label.size for part in held_out])[:-1]
+        for h, (part, seen) in enumerate(zip(held_out, np.split(scores, bounds), strict=True)):
+            self.scores[h], self.losses[h] = (seen, part), part.losses(seen)
+        return True
 
     def folded(self, h: int, replay: Replay) -> Floats:
         """The current model as an MLP on raw observations of step h: scale and centre inside."""

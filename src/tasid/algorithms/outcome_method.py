@@ -36,7 +36,7 @@ HIDDEN = (56, 56)
 _BEHIND = 10.0
 _SLACK = 0.1
 """Nats above the perfect decoder's level at which a richer model class is tried."""
-_HOLD_OUT_FEWEST = 8
+_FEWEST = 8
 """Held-out transitions of one step before it is called indistinct."""
 _JUDGED = 30
 """Held-out transitions before a model class is judged."""
@@ -90,11 +90,18 @@ class OutcomeLearner:
         mean = float(loss.mean()) if loss.size else 0.0
         return Fitted([mean], [1], [[]])
 
-    def finished(self) -> Decoder:
-        """The decoder with its temperature set on all held-out transitions."""
-        return replace(
-            self._decoders[self._best], temperature=jnp.float32(_temperature(self._best))
-        )
+    def finish(self) -> Decoder:
+        """The decoder in hindsight, with its temperature set on all held-out transitions.
+
+        The last model has seen every step, so it serves all of them if held-out evidence says so.
+        """
+        best = self._best
+        if self._replay.steps and best.hindsight(self._replay):
+            models = [best.folded(h, self._replay) for h in range(len(self._replay.steps))]
+            self._decoders[best] = self._decoders[best].with_models(np.stack(models))
+        temperature = jnp.float32(_temperature(best))
+        self._decoders[best] = replace(self._decoders[best], temperature=temperature)
+        return self._decoders[best]
 
     def surprises(self) -> Surprises:
         """How often outcomes differed from the intended ones, by place; from all episodes."""
@@ -109,9 +116,12 @@ class OutcomeLearner:
         """Steps whose held-out loss is near that of guessing."""
         found = []
         for h, (_, examples) in self._best.scores.items():
-            guessing = np.log(examples.valid.sum(axis=1))
-            losses = self._best.losses[h]
-            if losses.size >= _HOLD_OUT_FEWEST and losses.mean() > 0.9 * guessing.mean():
+            losses, number = self._best.losses[h], examples.valid.sum(axis=1)
+            if losses.size < _FEWEST:
+                continue
+            excess = losses - fano_level(number, self._plan.eta)
+            surely = excess.mean() > 3 * excess.std() / math.sqrt(losses.size)
+            if surely and losses.mean() > 0.8 * np.log(number).mean():
                 found.append(h)
         return found
 

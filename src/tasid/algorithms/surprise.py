@@ -19,6 +19,8 @@ from tasid.mdp import RobustPlan
 
 _CONFIDENCE = 0.95
 _LEVEL = 0.01
+_DECODING_ERRORS = 0.1
+"""Allowance for wrongly decoded transitions before a place on the map is blamed."""
 _FEWEST = 10
 """Visits before a place is tested."""
 
@@ -99,13 +101,16 @@ class Surprises:
         return EtaEstimate(surprises / number, low, high, number, planned, p_value)
 
     def map_errors(self) -> tuple[MapError, ...]:
-        """Places with more surprises than η explains; 0.01 for all tests together (Bonferroni)."""
+        """Places with more surprises than η and decoding errors explain.
+
+        The level is 0.01 for all places together (Bonferroni).
+        """
         if not self._keys:
             return ()
         places, where = np.unique(np.concatenate(self._keys), return_inverse=True)
         visits = np.bincount(where)
         surprises = np.bincount(where, weights=np.concatenate(self._hits)).astype(np.int64)
-        allowed = max(self._plan.eta, self.eta().high)
+        allowed = max(self._plan.eta, self.eta().high) + _DECODING_ERRORS
         tested = visits >= _FEWEST
         p_values = binom.sf(surprises - 1, visits, allowed)
         wrong = np.flatnonzero(tested & (p_values < _LEVEL / max(1, int(tested.sum()))))

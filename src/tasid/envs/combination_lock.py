@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from tasid.envs.block import BlockMDP, block_mdp
@@ -33,22 +33,25 @@ def combination_lock(
     eta: float = 0.1,
     noise: float = 0.1,
     bernoulli: bool = False,
+    depth: int = 0,
     unperturbed: str = "last",
     seed: int = 0,
 ) -> BlockMDP:
     """One random lock: good actions, perturbation and observation are drawn from `seed`.
 
     `noise` is the standard deviation of the Gaussian noise; `bernoulli` blends an equally long
-    random bit vector into the observation (the main text's emission); `unperturbed` says in which
-    layers type 2 is spared perturbation: the last decision, none, or all.
+    random bit vector into the observation (the main text's emission); `depth` mixes it through that
+    many further layers of random rotation and tanh (harder than the paper's); `unperturbed` says in
+    which layers type 2 is spared perturbation: the last decision, none, or all.
     """
-    _check_options(horizon, num_actions, noise, unperturbed)
+    _check_options(horizon, num_actions, noise, depth, unperturbed)
     options = {
         "horizon": int(horizon),
         "num_actions": int(num_actions),
         "eta": float(eta),
         "noise": float(noise),
         "bernoulli": bool(bernoulli),
+        "depth": int(depth),
         "unperturbed": unperturbed,
         "seed": int(seed),
     }
@@ -56,7 +59,7 @@ def combination_lock(
     xi = perturb(sim, eta=eta, seed=seed).xi.copy()
     spared = {"none": [], "last": [horizon - 1], "all": list(range(horizon))}[unperturbed]
     xi[[_index(layer, 2) for layer in spared]] = np.eye(num_actions)
-    emission = _emission(horizon, noise=noise, bernoulli=bernoulli, seed=seed)
+    emission = _emission(horizon, noise=noise, bernoulli=bernoulli, depth=depth, seed=seed)
     return block_mdp(NAME, options, PerturbedMDP(sim, xi), emission)
 
 
@@ -92,7 +95,7 @@ def _pay(layer: int, kind: int, to: int, horizon: int) -> float:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["clean", "mixing", "noise"],
+    data_fields=["clean", "mixing", "noise", "rotations"],
     meta_fields=["random_bits"],
 )
 @dataclass(frozen=True)
@@ -104,6 +107,8 @@ class LockEmission:
     mixing: jax.Array
     """The Hadamard columns that the code's entries land on, [entries, d]."""
     noise: jax.Array
+    rotations: jax.Array
+    """Orthogonal matrices of further layers x ← tanh(x·R), [depth, d, d]."""
     random_bits: int
     """How many fair random bits stand behind the code (0 unless the Bernoulli block is on)."""
 
@@ -119,10 +124,15 @@ class LockEmission:
         if self.random_bits:
             bits = jax.random.bernoulli(jax.random.fold_in(key, 1), shape=(self.random_bits,))
             code = code.at[entries - self.random_bits :].add(bits)
-        return self.clean[state] + code @ self.mixing
+        x = self.clean[state] + code @ self.mixing
+        for layer in range(self.rotations.shape[0]):
+            x = jnp.tanh(x @ self.rotations[layer])
+        return x
 
 
-def _emission(horizon: int, *, noise: float, bernoulli: bool, seed: int) -> LockEmission:
+def _emission(
+    horizon: int, *, noise: float, bernoulli: bool, depth: int, seed: int
+) -> LockEmission:
     code = _TYPES + horizon + 1
     entries = 2 * code if bernoulli else code
     width = 1 << (entries - 1).bit_length()
@@ -134,8 +144,15 @@ def _emission(horizon: int, *, noise: float, bernoulli: bool, seed: int) -> Lock
         clean=jnp.asarray(clean),
         mixing=jnp.asarray(mixing),
         noise=jnp.float32(noise),
+        rotations=jnp.asarray(_rotations(depth, width, seed)),
         random_bits=entries - code,
     )
+
+
+def _rotations(depth: int, size: int, seed: int) -> NDArray[np.float32]:
+    rng = _rng("rotations", seed)
+    turned = [np.linalg.qr(rng.normal(size=(size, size)))[0] for _ in range(depth)]
+    return np.asarray(turned, np.float32).reshape(depth, size, size)
 
 
 def _rng(purpose: str, seed: int) -> np.random.Generator:
@@ -143,13 +160,17 @@ def _rng(purpose: str, seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([*purpose.encode(), seed]))
 
 
-def _check_options(horizon: Any, num_actions: Any, noise: Any, unperturbed: str) -> None:
+def _check_options(
+    horizon: int, num_actions: int, noise: float, depth: int, unperturbed: str
+) -> None:
     if horizon < 1:
         raise ValueError(f"horizon: {horizon} is below 1")
     if num_actions < 3:
         raise ValueError(
             f"num_actions: {num_actions} is below 3; type 2 needs two good actions and a bad one"
         )
+    if depth < 0:
+        raise ValueError(f"depth: {depth} is below 0")
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise: {noise} is not a standard deviation")
     if unperturbed not in _UNPERTURBED:

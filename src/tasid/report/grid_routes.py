@@ -22,10 +22,12 @@ Cell = tuple[int, int]
 _FINEST = 1e-3
 """A change of route is looked for until its η is known so well, as a part of the range."""
 _MOST_PLANS = 24
-_FEWEST_PLANS = 6
-_SWEPT_PAIRS = 60_000_000
+_FEWEST_PLANS = 3
+_SWEPT_PAIRS = 40_000_000
 """On large maps so many (step, state) pairs are spent on looking, then it is enough."""
 _LARGEST_ETA = 0.5
+_ROUGH = 0.06
+"""An η not known better than this part of it is told as a range."""
 
 
 def layout_of(sim: AbstractSimulator) -> GridLayout:
@@ -127,18 +129,34 @@ def _changes(known: dict[float, Way]) -> tuple[Change, ...]:
 
 
 def changes_in_words(changes: tuple[Change, ...], eta: float) -> str:
-    """Where the route changes, as a sentence."""
+    """Where the route changes, as a sentence: first of all where its length does."""
     if not changes:
         return f"The route is the same for all η from 0 to {max(eta, _LARGEST_ETA):g}."
-    if changes[0].low >= eta:
-        return f"The route stays the same up to η ≈ {changes[0].high:.3g}."
-    places = [
-        ("as soon as η > 0" if c.low == 0 else f"at η ≈ {c.high:.3g}")
-        + f" ({c.before.steps} → {c.after.steps} steps)"
-        for c in changes[:3]
-    ]
-    more = "" if len(changes) <= 3 else f", and {len(changes) - 3} times more up to η = {eta:g}"
-    return "The route changes " + ", ".join(places) + more + "."
+    if changes[0].low >= eta > 0:
+        return f"The route stays the same until {_place(changes[0], bare=True)}."
+    longer = [c for c in changes if c.before.steps != c.after.steps]
+    if not longer:
+        return (
+            f"The route shifts {_place(changes[0])}{_times(len(changes) - 1, eta)}; "
+            f"it always takes {changes[0].before.steps} steps."
+        )
+    places = [f"{_place(c)} ({c.before.steps} → {c.after.steps} steps)" for c in longer[:3]]
+    return f"The route changes {', '.join(places)}{_times(len(changes) - len(places), eta)}."
+
+
+def _place(change: Change, *, bare: bool = False) -> str:
+    low, high = change.low, change.high
+    if low == 0:
+        return "as soon as η > 0"
+    if high - low > _ROUGH * high:
+        return f"between η = {low:.3g} and {high:.3g}"
+    return f"{'' if bare else 'at '}η ≈ {high:.3g}"
+
+
+def _times(number: int, eta: float) -> str:
+    if number == 0:
+        return ""
+    return f" and shifts {number} time{'s' if number > 1 else ''} more up to η = {eta:g}"
 
 
 def arrival_values(plan: RobustPlan) -> NDArray[np.float64]:

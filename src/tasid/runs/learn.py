@@ -153,7 +153,7 @@ def _run_outcome(
     for target, plan, seed in zip(targets, plans, seeds, strict=True):
         learner = OutcomeLearner(target, plan, quota=_quota(episodes, plan), seed=seed)
         (learned,) = tasid([target], [plan], learner, seeds=[seed], callbacks=callbacks)
-        learned = replace(learned, decoder=learner.finished())
+        learned = replace(learned, decoder=learner.finish())
         runs.append((learned, _diagnostics(learner, learned)))
     return runs
 

@@ -160,6 +160,7 @@ def grid_simulator(
     here, there = grid.kinds(poses)[:, None], grid.kinds(after)
     pay = np.select([there == GOAL, there == HAZARD], [rewards.goal, rewards.hazard], rewards.step)
     pay[np.isin(here[:, 0], (GOAL, HAZARD))] = 0.0
+    pay[last:] = 0.0
     layout = GridLayout(
         grid.cells,
         grid.places(poses),

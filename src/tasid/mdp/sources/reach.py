@@ -30,13 +30,13 @@ def steps_to_goal(grid: Grid, start: int) -> int | None:
 def checked_horizon(grid: Grid, starts: Sequence[int], horizon: int | None) -> int:
     """The horizon, chosen if none was given; warns of goals that are too far or out of reach."""
     if not (grid.cells == GOAL).any():
-        warnings.warn("the map has no goal: there is nothing to plan for", MapWarning, 5)
+        warnings.warn("the map has no goal: there is nothing to plan for", MapWarning, 4)
         needed: list[int | None] = []
     else:
         needed = [steps_to_goal(grid, start) for start in starts]
     lost = [start for start, steps in zip(starts, needed, strict=False) if steps is None]
     if lost and needed:
-        warnings.warn(_unreachable(grid, lost[0]), MapWarning, 5)
+        warnings.warn(_unreachable(grid, lost[0]), MapWarning, 4)
     farthest = max((steps for steps in needed if steps is not None), default=None)
     if horizon is None:
         if farthest is None:
@@ -47,7 +47,7 @@ def checked_horizon(grid: Grid, starts: Sequence[int], horizon: int | None) -> i
             f"horizon: {horizon} steps are too few to reach the goal; at least {farthest} are "
             "needed, more to have time for detours",
             MapWarning,
-            5,
+            4,
         )
     return horizon
 

@@ -54,10 +54,12 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
     if not file.is_file():
         raise MapError(f"{file}: no such file")
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as handle:
+            archive = np.load(handle, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise MapError(f"{file}: holds one array, not named tables; write it with savez")
-            return {name: archive[name] for name in archive.files}
+            with archive:
+                return {name: archive[name] for name in archive.files}
     except MapError:
         raise
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, SyntaxError) as error:
