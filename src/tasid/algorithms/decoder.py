@@ -34,11 +34,15 @@ class Tracked(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """One decoded transition: the label, where it leads, and the model's probability of it."""
+    """Decoded transitions, [W] each."""
 
     label: jax.Array
     states: jax.Array
+    """Where the label leads on the map."""
     confidence: jax.Array
+    """The model's probability of the label, among those that exist in ŝ."""
+    explained: jax.Array
+    """What the model would give to the labels that exist in ŝ, were all labels possible."""
 
 
 @partial(
@@ -90,11 +94,13 @@ class Decoder:
         """α_h and φ_{h+1} for the transition x_h → x_{h+1} just seen."""
         tables = self.labels.at(h)
         scores = self.network.apply(self.models[h], memory.observations, observations)
-        scores = jnp.where(tables.valid[memory.states], scores, -jnp.inf)
-        label = jnp.argmax(scores, axis=-1)
-        log_f = jax.nn.log_softmax(scores / self.temperature, axis=-1)
-        confidence = jnp.exp(jnp.max(log_f, axis=-1))
-        return Decoded(label, tables.successor[memory.states, label], confidence)
+        valid = tables.valid[memory.states]
+        label = jnp.argmax(jnp.where(valid, scores, -jnp.inf), axis=-1)
+        unmasked = jax.nn.softmax(scores / self.temperature, axis=-1)
+        explained = (unmasked * valid).sum(axis=-1)
+        confidence = jnp.take_along_axis(unmasked, label[:, None], axis=-1)[:, 0] / explained
+        states = tables.successor[memory.states, label]
+        return Decoded(label, states, confidence, explained)
 
     def track(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> jax.Array:
         """ŝ_h [W] from the memory of step h−1 and the observations of step h."""

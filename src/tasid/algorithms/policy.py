@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
+from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.learning.labels import labels_for
 from tasid.learning.networks import network_from
 from tasid.mdp import AbstractSimulator, RobustPlan
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 _KIND = "policy"
+LOST = 4.0
+"""Log-odds at which an agent calls itself lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class Policy:
             **self.simulator.arrays(),
             "plan.actions": self.plan.actions,
             "models": np.asarray(self.decoder.models),
+            "temperature": np.asarray(self.decoder.temperature),
         }
         return write_artifact(path, kind=_KIND, metadata=metadata, arrays=arrays)
 
@@ -84,7 +88,10 @@ def load(path: str | Path) -> Policy:
         plan = RobustPlan(
             simulator, float(meta["eta"]), actions, float(meta["start_value"]), None, actions.size
         )
-        decoder = Decoder.blank(plan, labels, network).with_models(models)
+        decoder = replace(
+            Decoder.blank(plan, labels, network).with_models(models),
+            temperature=jnp.float32(arrays["temperature"]),
+        )
         shape = tuple(int(n) for n in meta["observation_shape"])
         return Policy(plan, decoder, shape, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
@@ -110,7 +117,8 @@ class Agent:
         """Begin a new episode."""
         self._step = 0
         self._memory: Tracked | None = None
-        self._confidence = 1.0
+        self._state, self._action = self._policy.simulator.start, 0
+        self._confidence, self._doubt = 1.0, 0.0
 
     @property
     def step(self) -> int:
@@ -120,14 +128,22 @@ class Agent:
     @property
     def state(self) -> int:
         """Index of the state the agent believes it acted in last; the start before that."""
-        if self._memory is None:
-            return self._policy.simulator.start
-        return int(self._memory.states[self._slot])
+        return self._state
 
     @property
     def confidence(self) -> float:
         """The model's probability of the transition decoded last; 1 at the start."""
         return self._confidence
+
+    @property
+    def lost(self) -> bool:
+        """Does the tracked state no longer explain what is seen?
+
+        A running sum of log-odds, never below 0, of what has been seen if the tracked state were
+        wrong against right: outcomes that are not the intended ones, and observations that look
+        like outcomes the state does not have.
+        """
+        return self._doubt >= LOST
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
@@ -140,12 +156,29 @@ class Agent:
         observations = jnp.asarray(self._batch.copy())
         if self._memory is None:
             self._memory = self._policy.decoder.start(observations)
-        self._memory, action, confidence = _agent_step(
+        self._memory, actions, decoded = _agent_step(
             self._policy.decoder, self._memory, observations, jnp.int32(self._step)
         )
-        self._confidence = float(confidence[self._slot])
+        state = int(self._memory.states[self._slot])
+        if decoded is not None and self._step:
+            self._confidence = float(decoded.confidence[self._slot])
+            self._suspect(state, float(decoded.explained[self._slot]))
+        self._state, self._action = state, int(actions[self._slot])
         self._step += 1
-        return int(action[self._slot])
+        return self._action
+
+    def _suspect(self, state: int, explained: float) -> None:
+        """Weigh the step just decoded: from the last state by the last action to `state`."""
+        successors = self._policy.simulator.successor_at(self._step - 1)[self._state]
+        eta = max(self._policy.plan.eta, 0.02)
+        number = len(set(successors.tolist()))
+        odds = 0.0
+        if number > 1:
+            surprised = int(successors[self._action]) != state
+            odds += math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
+        if number < self._policy.decoder.labels.num_labels:
+            odds += min(max(math.log((1.001 - explained) / (explained + 0.001)), -1.5), 3.0)
+        self._doubt = max(0.0, self._doubt + odds)
 
     def _checked(self, observation: ArrayLike) -> np.ndarray:
         array = np.asarray(observation)
@@ -165,10 +198,9 @@ class Agent:
 @jax.jit
 def _agent_step(
     decoder: Decoder, memory: Tracked, observations: jax.Array, h: jax.Array
-) -> tuple[Tracked, jax.Array, jax.Array]:
-    confidence = jnp.ones(observations.shape[0])
+) -> tuple[Tracked, jax.Array, Decoded | None]:
+    decoded = None
     if decoder.models.shape[0]:
         decoded = decoder.decode(memory, observations, jnp.maximum(h - 1, 0))
-        confidence = jnp.where(h == 0, 1.0, decoded.confidence)
     memory, actions = decoder.act(memory, observations, h)
-    return memory, actions, confidence
+    return memory, actions, decoded

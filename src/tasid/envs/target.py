@@ -16,6 +16,8 @@ State = Any
 
 EVALUATION = 1 << 30
 DIAGNOSIS = EVALUATION + 1
+MONITORING = EVALUATION + 2
+CALIBRATION = EVALUATION + 3
 """Phases of episodes that are not learning; learning step h has phase h."""
 
 

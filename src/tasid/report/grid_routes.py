@@ -19,8 +19,10 @@ from tasid.report.routes import Routes
 
 Cell = tuple[int, int]
 
-_FINEST = 1e-3
-"""A change of route is looked for until its η is known so well, as a part of the range."""
+_FINEST = 0.01
+"""A change of route is looked for until its η is known so well, as a part of that η."""
+_NOTHING = 1e-3
+"""And an η below this part of the range is 0."""
 _MOST_PLANS = 24
 _FEWEST_PLANS = 3
 _SWEPT_PAIRS = 40_000_000
@@ -101,19 +103,28 @@ def changes_of(routes: Routes) -> tuple[Change, ...]:
     if eta >= _LARGEST_ETA:
         return ()
     above = {eta: known[eta], _LARGEST_ETA: way(_LARGEST_ETA)}
-    return bisected(way, above, budget)[:1]
+    return bisected(way, above, budget, only_first=True)[:1]
 
 
 def bisected(
-    way: Callable[[float], Way], known: dict[float, Way], budget: int
+    way: Callable[[float], Way],
+    known: dict[float, Way],
+    budget: int,
+    *,
+    only_first: bool = False,
 ) -> tuple[Change, ...]:
     """The changes between the η whose ways are known, with at most `budget` more of them."""
     known = dict(known)
-    finest = _FINEST * (max(known) - min(known))
+    zero = _NOTHING * max(known)
     for _ in range(budget):
-        widest = max(_changes(known), key=lambda c: c.high - c.low, default=None)
-        if widest is None or widest.high - widest.low <= finest:
+        rough = [
+            change
+            for change in _changes(known)[: 1 if only_first else None]
+            if change.high - change.low > max(_FINEST * change.high, 0 if change.low else zero)
+        ]
+        if not rough:
             break
+        widest = max(rough, key=lambda change: change.high - change.low)
         middle = (widest.low + widest.high) / 2
         known[middle] = way(middle)
     return _changes(known)

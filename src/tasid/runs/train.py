@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasid import __version__
+from tasid.algorithms.monitor import calibrate
 from tasid.algorithms.tasid import Callback, Event
 from tasid.envs import BlockMDP, make
 from tasid.runs.diagnosis import diagnose
@@ -65,16 +66,20 @@ def _scores(
     scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
     diagnosis = diagnose(result.policy, env, seed=order.seed)
     accuracy = diagnosis.decoder_accuracy
+    calibration = calibrate(result.policy, env, seed=order.seed)
     summary = {
         "episodes": result.episodes,
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
+        "calibration_error": calibration.expected_error if calibration.correct.size else None,
         **_noticed(result.diagnostics),
     }
     arrays = {
         "returns": scored.returns,
         "decoder_accuracy": accuracy,
         "tracking_accuracy": diagnosis.tracking_accuracy,
+        "calibration.confidence": calibration.confidence,
+        "calibration.correct": calibration.correct,
     }
     return summary, arrays
 
@@ -84,6 +89,7 @@ def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
     estimate = diagnostics.eta
     return {
         "model": diagnostics.model,
+        "evidence": dict(diagnostics.evidence),
         "eta_estimate": None if estimate is None else asdict(estimate),
         "map_errors": [asdict(error) for error in diagnostics.map_errors],
         "warnings": list(diagnostics.warnings),

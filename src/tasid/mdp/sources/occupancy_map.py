@@ -55,14 +55,14 @@ def from_occupancy_map(
     hazard, a circle (x, y, radius) or a rectangle (x, y, x, y), end the episode. States are the
     cells' centres. For moves, rewards and a missing horizon see `from_text_map`.
     """
-    picture = read_map(path)
-    free = _checked_unknown(unknown)
-    plan = _FloorPlan.of(picture, cell_size, _checked_radius(robot_radius), free)
     x, y, heading = _checked_start(start)
-    plan.mark_hazards(hazards, robot_radius)
+    points, radius = _points(goal), _checked_radius(robot_radius)
+    free = _checked_unknown(unknown)
+    plan = _FloorPlan.of(read_map(path), cell_size, radius, free)
+    plan.mark_hazards(hazards, radius)
     row, column = plan.cell("start", x, y)
     goals = []
-    for point in _points(goal):
+    for point in points:
         place = plan.cell("goal", *point)
         if place == (row, column):
             raise MapError(f"goal: {tuple(point)} lies in the cell of the start, {(x, y)}")
@@ -115,8 +115,9 @@ class _FloorPlan:
                 f"{name}: {(x, y)} lies outside the map, whose x runs {self.corner[0]:g} … "
                 f"{right:g} and y {self.corner[1]:g} … {top:g} (metres)"
             )
-        column = min(int((x - self.corner[0]) / self.size), columns - 1)
-        row = rows - 1 - min(int((y - self.corner[1]) / self.size), rows - 1)
+        # A point on an edge belongs to the cell above or right of it, however it is rounded.
+        column = min(int((x - self.corner[0]) / self.size + 1e-9), columns - 1)
+        row = rows - 1 - min(int((y - self.corner[1]) / self.size + 1e-9), rows - 1)
         kind = int(self.cells[row, column])
         if kind in _NAMES:
             raise MapError(f"{name}: {(x, y)} lies in {_NAMES[kind]}; {self._nearest(x, y)}")
@@ -151,12 +152,13 @@ class _FloorPlan:
                     f"hazards: {tuple(zone)} is neither a circle (x, y, radius) nor a rectangle "
                     "(x, y, x, y)"
                 )
-            # From a square cell to a rectangle, along each axis; 0 where they overlap.
-            apart = [
-                np.maximum(np.maximum(low[i] - c, c - high[i]) - self.size / 2, 0.0)
-                for i, c in enumerate((x, y))
+            # From a square cell to a rectangle, along each axis; negative where they overlap.
+            gaps = [
+                np.maximum(low[i] - c, c - high[i]) - self.size / 2 for i, c in enumerate((x, y))
             ]
-            touched = free[np.hypot(*apart) < reach + 1e-9]
+            apart = np.hypot(*(np.maximum(gap, 0.0) for gap in gaps))
+            inside = (np.maximum(*gaps) < -1e-9) | (apart < reach - 1e-9)
+            touched = free[inside]
             self.cells[touched[:, 0], touched[:, 1]] = HAZARD
 
 

@@ -1,0 +1,114 @@
+"""Watching a policy at work, without latent access: is η larger than planned, is it calibrated?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
+from tasid.algorithms.evaluate import check_fit
+from tasid.algorithms.policy import Policy
+from tasid.algorithms.surprise import EtaEstimate, Surprises
+from tasid.algorithms.tasid import collect
+from tasid.envs import BlockMDP
+from tasid.envs.rollout import roll
+from tasid.envs.target import CALIBRATION, MONITORING, Target, episode_keys, seed_key
+from tasid.mdp.outcomes import outcomes
+
+_BINS = 10
+
+
+def watch(
+    policy: Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
+) -> Surprises:
+    """Follow the policy and count where outcomes were not the intended ones."""
+    target = env.target if isinstance(env, BlockMDP) else env
+    check_fit(policy, target)
+    seen = Surprises(policy.plan, outcomes(policy.simulator).number)
+    for first in range(0, episodes, WIDTH):
+        path = np.asarray(_paths(target, policy.decoder, seed_key(seed), first))
+        seen.add_path(path[: episodes - first])
+    return seen
+
+
+def estimate_eta(
+    policy: Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
+) -> EtaEstimate:
+    """How often outcomes are not the intended ones, with the test against the planned η."""
+    return watch(policy, env, episodes=episodes, seed=seed).eta()
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Stated confidence against what came true, on explored transitions never trained on."""
+
+    confidence: NDArray[np.float64]
+    correct: NDArray[np.bool_]
+    """Was the decoded outcome the commanded one? Slips count: the model predicts the command."""
+
+    @property
+    def bins(self) -> list[tuple[float, float, int]]:
+        """Mean confidence, fraction correct and number, in bins of equal width."""
+        which = np.minimum((self.confidence * _BINS).astype(int), _BINS - 1)
+        return [
+            (float(self.confidence[here].mean()), float(self.correct[here].mean()), int(here.sum()))
+            for number in range(_BINS)
+            if (here := which == number).any()
+        ]
+
+    @property
+    def expected_error(self) -> float:
+        """Expected calibration error: |confidence − fraction correct|, averaged over bins."""
+        return sum(abs(said - was) * n for said, was, n in self.bins) / max(1, self.correct.size)
+
+
+def calibrate(
+    policy: Policy, env: BlockMDP | Target, *, episodes: int = 2_048, seed: int = 0
+) -> Calibration:
+    """Explore one step in fresh episodes, spread evenly over the steps, and compare."""
+    target = env.target if isinstance(env, BlockMDP) else env
+    check_fit(policy, target)
+    steps = policy.simulator.horizon - 1
+    if steps == 0:
+        return Calibration(np.zeros(0), np.zeros(0, bool))
+    chosen = np.unique(np.linspace(0, steps - 1, min(steps, max(1, episodes // WIDTH))).astype(int))
+    confidence, correct = [], []
+    for h in chosen:
+        said, was = _calibrate_step(policy, target, int(h), -(-episodes // chosen.size), seed)
+        confidence.append(said)
+        correct.append(was)
+    return Calibration(np.concatenate(confidence), np.concatenate(correct))
+
+
+def _calibrate_step(
+    policy: Policy, target: Target, h: int, episodes: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    one, group = partial(jax.tree.map, lambda leaf: leaf[0]), lambda leaf: leaf[None]
+    key = jax.random.fold_in(seed_key(seed), CALIBRATION)[None]
+    decoder = policy.decoder
+    data = one(
+        collect(
+            jax.tree.map(group, target),
+            jax.tree.map(group, decoder),
+            key,
+            h,
+            first=0,
+            episodes=episodes,
+        )
+    )
+    decoded = decoder.decode(Tracked(data.states, data.x, data.path), data.x_next, jnp.int32(h))
+    tables = decoder.labels.at(h)
+    choice = np.asarray(tables.valid[data.states].sum(axis=-1) > 1)
+    right = np.asarray(tables.command[data.states, decoded.label] == data.command)
+    return np.asarray(decoded.confidence, np.float64)[choice], right[choice]
+
+
+@jax.jit
+def _paths(target: Target, decoder: Decoder, key: jax.Array, first: jax.Array) -> jax.Array:
+    keys = episode_keys(key, MONITORING, first + jnp.arange(WIDTH))
+    return roll(target, decoder, keys, steps=target.horizon).carry.path
