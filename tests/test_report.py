@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from PIL import Image
 
 import tasid
 from mdps import quick
+from pages import Page, edit_asked, page_of, rewrite
 from tasid.envs.combination_lock import lock_simulator
 from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
@@ -34,16 +34,17 @@ from tasid.report.pictures import NARROW, WIDE, draw_routes
 from tasid.report.routes import Routes, columns_of, in_words, lanes_of, share
 from tasid.report.wording import count, duration, number, percent
 from tasid.runs.train import Order, train
-from tasid.storage import ArtifactError, read_artifact, write_artifact
+from tasid.storage import ArtifactError, read_artifact
 
 OPTIONS = {"horizon": 4, "num_actions": 4, "seed": 7}
-VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report") / "run"
-    train(Order("combination-lock", OPTIONS, 0.1, 600, 7, evaluation_episodes=300), folder)
+@pytest.fixture(scope="module", params=["paper", "outcome"])
+def finished(request, tmp_path_factory):
+    """A run of each method, with its page."""
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    order = Order("combination-lock", OPTIONS, 0.1, 600, 7, request.param, evaluation_episodes=300)
+    train(order, folder)
     build_report(folder)
     return folder
 
@@ -57,67 +58,9 @@ def run(finished, tmp_path):
     return folder
 
 
-class Page(HTMLParser):
-    """A page as a list of elements with their attributes, ancestors and own text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self._open = [], []
-        self.feed(text)
-        self.close()
-        assert not self._open, "elements left open"
-
-    def handle_starttag(self, tag, attrs):
-        names = [name for name, _ in attrs]
-        assert len(set(names)) == len(names), f"an attribute twice in {tag}"
-        self._add(tag, attrs)
-        if tag not in VOID:
-            self._open.append(self.elements[-1])
-
-    def handle_startendtag(self, tag, attrs):
-        assert any(e["tag"] == "svg" for e in [*self._open, {"tag": tag}]), "only SVG closes itself"
-        self._add(tag, attrs)
-
-    def handle_endtag(self, tag):
-        assert self._open.pop()["tag"] == tag
-
-    def handle_data(self, data):
-        for element in self._open:
-            element["text"] += data
-
-    def _add(self, tag, attrs):
-        inside = tuple(e["attributes"].get("id") or e["tag"] for e in self._open)
-        self.elements.append({"tag": tag, "attributes": dict(attrs), "in": inside, "text": ""})
-
-    def all(self, *tags):
-        return [e for e in self.elements if e["tag"] in tags]
-
-    def text(self, tag="body"):
-        (element,) = self.all(tag)
-        return re.sub(r"[ \n]+", " ", element["text"])
-
-
-def page_of(folder):
-    return Page(build_report(folder).read_text())
-
-
-def rewrite(folder, *, drop=(), arrays=(), **changes):
-    """Write a run's evaluation again with other content, properly sealed."""
-    stored = read_artifact(folder / "evaluation")
-    kept = {name: a for name, a in stored.arrays.items() if name not in drop}
-    metadata = {key: v for key, v in stored.metadata.items() if key not in drop}
-    write_artifact(
-        folder / "evaluation",
-        kind="evaluation",
-        metadata=metadata | changes,
-        arrays=kept | dict(arrays),
-    )
-
-
-def edit_asked(folder, change):
-    asked = json.loads((folder / "run.json").read_text())
-    change(asked)
-    (folder / "run.json").write_text(json.dumps(asked))
+def by_epochs(folder):
+    """Does the run have rows of epochs? Those of the paper's method do."""
+    return (folder / "epochs.jsonl").stat().st_size > 0
 
 
 # ---------------------------------------------------------------- what the page says
@@ -150,12 +93,14 @@ def test_the_page_says_what_the_records_and_the_exact_values_say(finished):
     assert values["Robust value"] == f"{robust:.2f}"
     assert values["Worst case"] == f"{plan.start_value:.2f}"
     assert values["Nominal plan"] == f"{tasid.policy_value(env.latent.world, nominal):.2f}"
-    assert values["Learning episodes"] == "450", "three models with 600 / 4 episodes each"
+    # Paper: three models with 600 / 4 episodes each. Outcome: 17 shares, two steps of eight.
+    each = [150, 150, 150] if by_epochs(finished) else [282, 282, 36]
+    assert values["Learning episodes"] == str(sum(each))
     actions = [step.action for step in plan.route()]
     assert " ".join(map(str, actions)) in said
-    rows = [e["text"] for e in page.all("tr") if e["in"][-2:] == ("table", "tbody")][:3]
-    episodes = [row.strip().removeprefix(str(step))[:3] for step, row in enumerate(rows)]
-    assert episodes == ["150"] * 3
+    head, *rows = page.table("steps")
+    assert ("epochs" in head) == by_epochs(finished)
+    assert [int(row[head.index("episodes")]) for row in rows] == each
     assert "None" not in said
     assert "nan" not in said
 
@@ -177,6 +122,7 @@ def test_whether_the_robust_value_is_in_the_interval(run):
 
 def test_unknown_values_are_called_unknown(run):
     known = ["robust_value", "ratio", "skill", "seconds", "decoder_accuracy", "episodes"]
+    known += ["calibration_error"]
     rewrite(
         run,
         drop=["nominal_plan_value", "blind_value", "worst_case_value", "tracking_accuracy"],
@@ -186,7 +132,7 @@ def test_unknown_values_are_called_unknown(run):
     page = page_of(run)
     assert "what the robust plan would earn here is unknown" in page.text()
     unknown = [e for e in page.all("dd") if e["attributes"].get("class") == "value unknown"]
-    assert len(unknown) == 9
+    assert len(unknown) == 10 + by_epochs(run), "the paper's method has no estimate of η either"
     assert "None" not in page.text()
     assert "too few for an interval" in page.text()
     for e in page.all("desc"):
@@ -200,12 +146,16 @@ def test_negative_values_get_no_percentage(run):
     assert "the robust plan earns −4.00 with the latent state in view." in page_of(run).text()
 
 
-def test_a_run_of_one_step_and_one_episode(tmp_path):
+@pytest.mark.parametrize("method", ["paper", "outcome"])
+def test_a_run_of_one_step_and_one_episode(tmp_path, method):
     options = {"horizon": 1, "num_actions": 3, "seed": 1}
-    train(Order("combination-lock", options, 0.1, 10, 1, evaluation_episodes=1), tmp_path / "run")
+    order = Order("combination-lock", options, 0.1, 10, 1, method, evaluation_episodes=1)
+    train(order, tmp_path / "run")
     page = page_of(tmp_path / "run")
     assert "nothing to decode" in page.text()
-    assert [e["attributes"]["id"] for e in page.all("figure")] == ["figure-2", "figure-3"]
+    assert "model" not in page.text()
+    assert "η estimated" not in page.text()
+    assert [e["attributes"]["id"] for e in page.all("figure")] == ["figure-1", "figure-2"]
 
 
 def test_a_loss_that_ran_away_leaves_a_gap(run):
@@ -283,10 +233,12 @@ def test_nothing_is_fetched_and_nothing_runs(finished):
 
 def test_every_figure_has_a_text_for_those_who_do_not_see_it(finished):
     page = page_of(finished)
-    assert [e["attributes"]["id"] for e in page.all("figure")] == [f"figure-{n}" for n in (1, 2, 3)]
-    assert len(page.all("figcaption")) == 3
+    numbered = [f"figure-{n}" for n in (1, 2, 3, 4)]
+    assert [e["attributes"]["id"] for e in page.all("figure")] == numbered
+    said = [re.match(r"Figure (\d)\.", e["text"])[1] for e in page.all("figcaption")]
+    assert said == ["1", "2", "3", "4"]
     drawings = page.all("svg")
-    assert len(drawings) == 4 + 2 + 2
+    assert len(drawings) == 4 + 2 + 2 + 2
     texts = {
         e["attributes"]["id"]: e["text"] for e in page.all("title", "desc") if "svg" in e["in"]
     }
@@ -360,9 +312,6 @@ SPOILED = {
     "no order": lambda run: (run / "run.json").unlink(),
     "no steps": lambda run: (run / "steps.jsonl").unlink(),
     "steps of another run": lambda run: (run / "steps.jsonl").write_text(""),
-    "epochs of another run": lambda run: (run / "epochs.jsonl").write_text(
-        (run / "epochs.jsonl").read_text().replace('"step": 2', '"step": 99')
-    ),
     "a word for seconds": lambda run: (run / "steps.jsonl").write_text(
         re.sub(r'("seconds_fitting": )[^,}]+', r'\1"long"', (run / "steps.jsonl").read_text())
     ),
@@ -380,6 +329,14 @@ def test_a_spoiled_run_gets_no_page(run, spoil):
     with pytest.raises(ArtifactError):
         build_report(run)
     assert not (run / "report.html").exists()
+
+
+def test_epochs_of_another_run_are_refused(run):
+    row = {"seed": 7, "step": 99, "epoch": 0, "training_loss": 1.0, "validation_loss": 1.0}
+    with (run / "epochs.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    with pytest.raises(ArtifactError, match=r"epochs\.jsonl"):
+        build_report(run)
 
 
 def test_a_failing_report_keeps_the_old_page(run):
@@ -628,7 +585,7 @@ def test_the_page_fits_narrow_and_wide_windows(finished, tmp_path):
     assert sorted(window["inner"] for window in seen) == [400, 1200]
     for window in seen:
         assert window["scroll"] == window["inner"], "no scrolling sideways"
-        assert window["figures"] == 4 + 1 + 1
+        assert window["figures"] == 4 + 2 + 1 + 1
         assert window["clashes"] == []
         assert window["small"] == [], "no text below 9 pixels"
 

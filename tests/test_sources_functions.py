@@ -105,6 +105,8 @@ def test_chance_is_noticed():
         make(lambda s, a: (dice.randrange(100), 0.0), 0, 2, horizon=3)
     with pytest.raises(MapError, match="deterministic"):
         make(lambda s, a: (s, dice.random()), 0, 1, horizon=2)
+    with pytest.raises(MapError, match="deterministic"):  # before it makes more states than fit
+        make(lambda s, a: (dice.random(), 0.0), 0, 2, horizon=50, max_states=100)
 
 
 def test_a_memory_is_noticed_even_if_it_answers_twice_alike():

@@ -109,13 +109,14 @@ def test_shades_by_the_thresholds(tmp_path, negate, shades):
 
 
 def test_values_on_a_threshold_are_unknown(tmp_path):
-    path = written(
-        tmp_path,
-        np.array([[0, 51, 204, 255]], dtype=np.uint8),
-        occupied_thresh="0.8",
-        free_thresh="0.2",
-    )
-    assert read_map(path).pixels.tolist() == [[WALL, UNKNOWN, UNKNOWN, FREE]]
+    pixels = np.array([[0, 128, 255]], dtype=np.uint8)  # p = 1, about ½, 0
+    for occupied, free, kinds in (
+        ("1.0", "0.0", [UNKNOWN, UNKNOWN, UNKNOWN]),
+        ("0.99", "0.01", [WALL, UNKNOWN, FREE]),
+        ("1.0", "1.0", [UNKNOWN, FREE, FREE]),
+    ):
+        path = written(tmp_path, pixels, occupied_thresh=occupied, free_thresh=free)
+        assert read_map(path).pixels.tolist() == [kinds]
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "I;16", "LA"])
@@ -216,6 +217,8 @@ def test_circles_and_rectangles_touch_whole_cells(tmp_path):
     assert hazards_of(load(path, hazards=[(0.25, 3.25, 0.3)])) == {
         (1, 2), (0, 2), (2, 2), (1, 1), (1, 3)
     }  # fmt: skip
+    round_and_wide = load(path, hazards=[(0.25, 3.25, 0.1)], robot_radius=0.2)
+    assert hazards_of(round_and_wide) == {(1, 2), (0, 2), (2, 2), (1, 1), (1, 3)}
     # A corner of a rectangle in either order, and the robot's radius around it.
     assert hazards_of(load(path, hazards=[(0.9, 3.4, 0.1, 3.1)])) == {(1, 2), (1, 3)}
     assert hazards_of(load(path, hazards=[(0.0, 3.0, 0.5, 3.5)])) == {(1, 2)}  # edges only meet

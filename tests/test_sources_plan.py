@@ -206,7 +206,11 @@ def test_a_route_that_does_not_change_is_followed_upward():
     corridor = AbstractSimulator.from_text_map("#####\n#S.G#\n#####", horizon=6)
     plan = robust_dp(corridor, eta=0.1)
     assert changes_of(Routes.of(plan)) == ()
-    assert changes_in_words((), 0.1) == "The route is the same for all η from 0 to 0.5."
+    assert changes_in_words((), 0.1) == "The route is the same for η = 0, 0.1 and 0.5."
+    assert changes_in_words((), 0.6) == "The route is the same for η = 0 and 0.6."
+    nothing = changes_of(Routes.of(robust_dp(lava(), eta=0.0)))
+    assert re.fullmatch(r"The route changes at η ≈ 0\.0026\d \(8 → 10 steps\)\.",
+                        changes_in_words(nothing, 0.0))  # fmt: skip
     later = changes_of(Routes.of(robust_dp(lava(), eta=0.001)))
     assert len(later) == 1
     assert 0.0025 < later[0].high < 0.005

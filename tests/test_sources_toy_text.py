@@ -167,6 +167,15 @@ def test_any_map_is_found_under_less_than_half_of_chance(case):
     assert np.allclose(read.world.reward_at(0), world.reward_at(0), atol=1e-6)
 
 
+def test_one_successor_may_be_listed_in_parts():
+    parts = [(0.3, 1, 2.0, False), (0.4, 0, 0.0, False), (0.3, 1, 2.0, False)]
+    table = {s: {0: parts, 1: [(1.0, 0, 0.0, False)]} for s in range(2)}
+    read = from_toy_text(Game(table, [1.0, 0.0]), horizon=2, deterministic="most-likely")
+    assert read.simulator.successor.tolist() == [[1, 0], [1, 0]]
+    assert read.simulator.reward.tolist() == [[2.0, 0.0], [2.0, 0.0]]
+    assert read.eta == pytest.approx(0.4)
+
+
 def test_no_perturbation_for_any_eta_is_said_with_its_place():
     stay = [(1.0, 0, 0.0, False)]
     game = Game({0: {0: [(0.9, 0, 0.0, False), (0.1, 1, 0.0, False)], 1: stay},

@@ -33,6 +33,9 @@ from tasid.mdp.outcomes import outcomes
 
 NUMBERINGS = ("outcomes by place", "outcomes by action", "outcomes by rank")
 HIDDEN = (56, 56)
+DETOURS = 0.5
+"""Half of the roll-ins visit, by a random outcome, what slips visit rarely; it costs a factor 2 in
+the bound (w = ½) and is what makes recovery from slips learnable where η is small."""
 _BEHIND = 10.0
 _SLACK = 0.1
 """Nats above the perfect decoder's level at which a richer model class is tried."""
@@ -45,13 +48,15 @@ _JUDGED = 30
 class OutcomeLearner:
     """Fits the outcome method's models, for one seed."""
 
+    detours = DETOURS
+
     def __init__(self, target: Target, plan: RobustPlan, *, quota: Quota, seed: int) -> None:
         self._plan, self._quota = plan, quota
         self._inputs = 2 * int(np.prod(target.observation_shape))
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
         self._replay = Replay()
-        self._paths: list[NDArray[np.int32]] = []
+        self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
         self._candidates = self._linear_candidates()
         self._decoders: dict[Candidate, Decoder] = {}
         for candidate in self._candidates:
@@ -82,7 +87,8 @@ class OutcomeLearner:
         one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
         flat = [x.reshape(x.shape[0], -1).astype(np.float32) for x in (one.x, one.x_next)]
         self._replay.add(h, StepData(np.concatenate(flat, axis=1), one.states, one.command))
-        self._paths.append(np.concatenate([one.path[:, :h], one.states[:, None]], axis=1))
+        path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
+        self._paths.append((path, one.detour))
         for candidate in self._candidates:
             self._refit(candidate, h)
         self._judge(h)
@@ -106,8 +112,8 @@ class OutcomeLearner:
     def surprises(self) -> Surprises:
         """How often outcomes differed from the intended ones, by place; from all episodes."""
         seen = Surprises(self._plan, self._number)
-        for path in self._paths:
-            seen.add_path(path)
+        for path, detour in self._paths:
+            seen.add_path(path, detour)
         for h, step in enumerate(self._replay.steps):
             seen.add(h, step.states, step.command, self._decoded(h, step))
         return seen

@@ -23,6 +23,8 @@ from tasid.mdp import RobustPlan
 class PaperLearner:
     """Algorithm 2, line 11, for one seed or several under `vmap`."""
 
+    detours = 0.0
+
     def __init__(
         self,
         targets: Sequence[Target],

@@ -8,7 +8,8 @@ critic's target, policy and critic are separate networks that descend
     A_t = δ_t + γλ A_{t+1},   δ_t = r_t + γ V(x_{t+1}) − V(x_t),   V = 0 after the last step
 
 What varies plugs in: a `TargetSource` gives the target of every batch, a `Bonus` adds to the
-rewards, a `Keep` says which episodes count. `tasid.algorithms.ppo_training` drives iterations.
+rewards, a `Keep` says which episodes count. This file is one iteration;
+`tasid.algorithms.ppo_training.ppo` makes many, for several seeds.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ class PPOConfig:
     """λ of GAE."""
     entropy: float = 0.001
     hidden: tuple[int, ...] = (56, 56)
-    descent: Descent = Descent()  # noqa: RUF009 (frozen)
+    descent: Descent = Descent()
+    bonus: Bonus | None = None
+    keep: Keep | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "passes", "minibatch"):
@@ -154,7 +157,7 @@ class Rows(NamedTuple):
     """1 for transitions that count, 0 for those that do not."""
 
 
-def start(config: PPOConfig, bonus: Bonus | None, target: Target, key: jax.Array) -> PPOState:
+def start(config: PPOConfig, target: Target, key: jax.Array) -> PPOState:
     """Fresh networks."""
     policy, critic = config.networks(target)
     keys = jax.random.split(jax.random.fold_in(key, _STARTING), 3)
@@ -162,17 +165,12 @@ def start(config: PPOConfig, bonus: Bonus | None, target: Target, key: jax.Array
         jnp.int32(0),
         config.descent.start(policy.init(keys[0])),
         config.descent.start(critic.init(keys[1])),
-        None if bonus is None else bonus.start(keys[2], policy.inputs),
+        config.bonus and config.bonus.start(keys[2], policy.inputs),
     )
 
 
 def iterate(
-    config: PPOConfig,
-    bonus: Bonus | None,
-    keep: Keep | None,
-    source: TargetSource,
-    state: PPOState,
-    key: jax.Array,
+    config: PPOConfig, source: TargetSource, state: PPOState, key: jax.Array
 ) -> tuple[PPOState, jax.Array]:
     """One iteration; also gives the returns of its episodes [B]."""
     first = state.batches * config.batch
@@ -181,7 +179,7 @@ def iterate(
     keys = episode_keys(key, _TRAINING, first + jnp.arange(config.batch))
     experience = collect(target, networks[0], state.policy.parameters, keys)
     shuffling = jax.random.fold_in(jax.random.fold_in(key, _SHUFFLING), state.batches)
-    state = improve(config, bonus, keep, networks, state, experience, shuffling)
+    state = improve(config, networks, state, experience, shuffling)
     return state, experience.rewards.sum(axis=0)
 
 
@@ -239,26 +237,24 @@ def collect(target: Target, network: Dense, policy: jax.Array, keys: jax.Array) 
 # ---------------------------------------------------------------- learning
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1))
 def improve(
     config: PPOConfig,
-    bonus: Bonus | None,
-    keep: Keep | None,
     networks: tuple[Dense, Dense],
     state: PPOState,
     experience: Experience,
     key: jax.Array,
 ) -> PPOState:
     """Several passes of minibatch updates over one batch."""
-    counts = _counts(experience, keep)
+    counts = _counts(config, experience)
     rewards, arrived = experience.rewards, None
-    if bonus is not None:
+    if config.bonus is not None:
         arrived = _flattened(experience.seen[1:])
-        scored, added = bonus.score(state.bonus, arrived, counts.reshape(-1))
+        scored, added = config.bonus.score(state.bonus, arrived, counts.reshape(-1))
         state, rewards = state._replace(bonus=scored), rewards + added.reshape(counts.shape)
     rows = _rows(config, networks, state, experience._replace(rewards=rewards), counts)
     rows = rows._replace(x_next=arrived)
-    everything = experience.alive is None and keep is None
+    everything = experience.alive is None and config.keep is None
     used = rows.weight.size if everything else counts.sum().astype(jnp.int32)
 
     def one_pass(number: jax.Array, now: PPOState) -> PPOState:
@@ -266,7 +262,7 @@ def improve(
 
         def one(i: jax.Array, now: PPOState) -> PPOState:
             batch = jax.tree.map(lambda table: table[i], batches)
-            return update(config, bonus, networks, now, batch)
+            return update(config, networks, now, batch)
 
         return jax.lax.fori_loop(0, -(-used // config.minibatch), one, now)
 
@@ -275,14 +271,11 @@ def improve(
 
 
 def update(
-    config: PPOConfig,
-    bonus: Bonus | None,
-    networks: tuple[Dense, Dense],
-    state: PPOState,
-    batch: Rows,
+    config: PPOConfig, networks: tuple[Dense, Dense], state: PPOState, batch: Rows
 ) -> PPOState:
     """One step of every network on one minibatch."""
     policy, critic = networks
+    bonus = config.bonus
     return PPOState(
         state.batches,
         config.descent.step(state.policy, lambda p: policy_loss(config, policy, p, batch)),
@@ -343,13 +336,13 @@ def weighted_mean(values: jax.Array, weight: jax.Array) -> jax.Array:
     return (values * weight).sum() / jnp.maximum(weight.sum(), 1.0)
 
 
-def _counts(experience: Experience, keep: Keep | None) -> jax.Array:
+def _counts(config: PPOConfig, experience: Experience) -> jax.Array:
     """Which steps count, as 1 and 0, [H, B]."""
     counts = jnp.ones(experience.rewards.shape)
     if experience.alive is not None:
         counts = counts * experience.alive
-    if keep is not None:
-        counts = counts * keep(experience.rewards.sum(axis=0))[None]
+    if config.keep is not None:
+        counts = counts * config.keep(experience.rewards.sum(axis=0))[None]
     return counts
 
 

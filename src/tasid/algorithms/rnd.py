@@ -80,7 +80,7 @@ class RND:
     limit: float = 5.0
     """Standardised observations are clipped to ± this."""
     normalise: bool = False
-    descent: Descent = Descent()  # noqa: RUF009 (frozen)
+    descent: Descent = Descent()
 
     def start(self, key: jax.Array, inputs: int) -> RNDState:
         """Two unrelated networks, and no statistics."""

@@ -64,11 +64,12 @@ class Surprises:
         self._keys: list[NDArray[np.int64]] = []
         self._hits: list[NDArray[np.bool_]] = []
 
-    def add_path(self, path: NDArray[np.int32]) -> None:
-        """Tracked states [n, h+1] of roll-ins, whose actions were the plan's."""
+    def add_path(self, path: NDArray[np.int32], detour: NDArray[np.int32] | None = None) -> None:
+        """Tracked states [n, h+1] of roll-ins, whose actions were the plan's but at the detour."""
         for h in range(path.shape[1] - 1):
-            states = path[:, h]
-            self.add(h, states, self._plan.actions[h, states], path[:, h + 1])
+            rows = path if detour is None else path[detour != h]
+            states = rows[:, h]
+            self.add(h, states, self._plan.actions[h, states], rows[:, h + 1])
 
     def add(
         self,

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from tasid.algorithms.decoder import WIDTH, Decoder
-from tasid.envs.rollout import roll
+from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
+from tasid.envs.rollout import Actor, roll
 from tasid.envs.target import Target, episode_keys, seed_key, stream
 from tasid.mdp import RobustPlan
 
 EXPLORATION = 1 << 28
+DETOUR = EXPLORATION + 1
 FITTING = 1 << 29
 """Streams of a key, far above those that targets use for their steps."""
 
@@ -76,6 +77,8 @@ class Explored(NamedTuple):
     """The action that was executed: the representative of a uniformly drawn label."""
     path: jax.Array
     """ŝ_0 … ŝ_{h−1} of the roll-in, [G, n, H]."""
+    detour: jax.Array
+    """The step of the roll-in at which a random outcome was commanded; −1 if at none."""
 
 
 class Fitted(NamedTuple):
@@ -93,6 +96,10 @@ class Learner(Protocol):
     @property
     def decoder(self) -> Decoder:
         """The decoders so far, stacked over seeds."""
+
+    @property
+    def detours(self) -> float:
+        """The fraction of roll-ins that leave π for one random outcome shortly before step h."""
 
     def wants(self, h: int, taken: int) -> int:
         """How many (more) episodes step h needs, having had `taken`; 0 if it is done."""
@@ -135,7 +142,15 @@ def tasid(
         while more := learner.wants(h, taken):
             # Lines 5–10: roll in with π, explore one step, remember the transition.
             started = time.perf_counter()
-            data = collect(target, learner.decoder, keys, h, first=taken, episodes=more)
+            data = collect(
+                target,
+                learner.decoder,
+                keys,
+                h,
+                first=taken,
+                episodes=more,
+                detours=learner.detours,
+            )
             collected = time.perf_counter()
             # Lines 11–14: fit f_h; α_h, φ_{h+1} and π_{h+1} are the decoder with one model more.
             fitted = learner.learn(h, data)
@@ -170,12 +185,19 @@ def tasid(
 
 
 def collect(
-    target: Any, decoder: Decoder, keys: jax.Array, h: int, *, first: int, episodes: int
+    target: Any,
+    decoder: Decoder,
+    keys: jax.Array,
+    h: int,
+    *,
+    first: int,
+    episodes: int,
+    detours: float = 0.0,
 ) -> Explored:
     """Fresh episodes first … first + episodes − 1 of step h, for every seed."""
 
     def one(chunk: int) -> Explored:
-        return _explore_all(target, decoder, keys, h, chunk * WIDTH)
+        return _explore_all(target, decoder, keys, h, chunk * WIDTH, detours)
 
     # An episode's slot is its index modulo the width, so chunks start at multiples of it. They
     # are pure: two threads change the time and nothing else.
@@ -188,23 +210,62 @@ def collect(
     )
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=5)
 def _explore_all(
-    targets: Any, decoders: Decoder, keys: jax.Array, h: jax.Array, first: jax.Array
+    targets: Any,
+    decoders: Decoder,
+    keys: jax.Array,
+    h: jax.Array,
+    first: jax.Array,
+    detours: float,
 ) -> Explored:
-    return jax.vmap(partial(_explore, h=h, first=first))(targets, decoders, keys)
+    explore = partial(_explore, h=h, first=first, detours=detours)
+    return jax.vmap(explore)(targets, decoders, keys)
 
 
 def _explore(
-    target: Target, decoder: Decoder, key: jax.Array, *, h: jax.Array, first: jax.Array
+    target: Target,
+    decoder: Decoder,
+    key: jax.Array,
+    *,
+    h: jax.Array,
+    first: jax.Array,
+    detours: float,
 ) -> Explored:
     """Lines 7–9: follow π for h steps, execute a uniformly random label's command, look again."""
     keys = episode_keys(key, h, first + jnp.arange(WIDTH))
-    moment = roll(target, decoder, keys, steps=h)
+    detour = _draw_detours(keys, h, detours)
+    actor: Actor = _Detouring(decoder, keys, detour) if detours else decoder
+    moment = roll(target, actor, keys, steps=h)
     states = decoder.track(moment.carry, moment.observations, h)
     _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
     _, observations, _ = target.step(moment.state, command, h, keys)
-    return Explored(moment.observations, observations, states, command, moment.carry.path)
+    return Explored(moment.observations, observations, states, command, moment.carry.path, detour)
+
+
+class _Detouring(NamedTuple):
+    """π, but for one random outcome at an episode's detour: that is where slips lead, too."""
+
+    decoder: Decoder
+    keys: jax.Array
+    detour: jax.Array
+
+    def start(self, observations: jax.Array) -> Tracked:
+        return self.decoder.start(observations)
+
+    def act(
+        self, memory: Tracked, observations: jax.Array, h: jax.Array
+    ) -> tuple[Tracked, jax.Array]:
+        memory, actions = self.decoder.act(memory, observations, h)
+        _, command = self.decoder.labels.draw(stream(self.keys, DETOUR), memory.states, h)
+        return memory, jnp.where(self.detour == h, command, actions)
+
+
+def _draw_detours(keys: jax.Array, h: jax.Array, fraction: float) -> jax.Array:
+    """One of the two steps before h for a fraction of the episodes, −1 for the others."""
+    drawn = jax.vmap(jax.random.uniform)(stream(keys, DETOUR + 1))
+    back = jnp.where(drawn < 0.5 * fraction, 1, 2)
+    return jnp.where(drawn < fraction, jnp.maximum(h - back, -1), -1)
 
 
 def _stack(trees: Sequence[Any]) -> Any:

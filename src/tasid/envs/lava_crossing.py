@@ -7,8 +7,10 @@ The paper's map is lost: this one is made so that plans for η = 0 and for η �
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,9 +85,14 @@ def lava_map(*, height: int = 11, width: int = 7) -> str:
     """The map as text: taller ones go on below in rows that can be told apart.
 
     Without those landmarks a turn with a step looks like a turn without when facing a far wall.
-    Wider maps repeat the middle column.
+    Wider maps repeat the middle column, which does no harm up to 10; beyond that, so much looks
+    alike that even a perfect model gets lost.
     """
-    for name, size, least in (("height", height, LEAST_HEIGHT), ("width", width, LEAST_WIDTH)):
+    sizes: list[tuple[str, Any, int]] = [
+        ("height", height, LEAST_HEIGHT),
+        ("width", width, LEAST_WIDTH),
+    ]
+    for name, size, least in sizes:
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
     landmarks = [_LANDMARKS[row % 3] for row in range(10, height - 1)]
@@ -106,7 +113,7 @@ def lava_simulator(text: str, *, horizon: int | None = None) -> AbstractSimulato
 
 
 def robust_horizon(sim: AbstractSimulator) -> int:
-    """Three times the steps to the goal by the robust plan of an agent that has at least that long."""
+    """Three times the route of the robust plan, made for an agent that has at least that long."""
     horizon, most = 1, sim.horizon
     while horizon <= most:
         plan = robust_dp(sim.with_horizon(horizon), eta=_ROUTE_ETA)
@@ -123,7 +130,7 @@ def robust_horizon(sim: AbstractSimulator) -> int:
 
 
 def route_length(plan: RobustPlan, start: int | None = None) -> int | None:
-    """How many steps the plan takes to a goal if nothing goes wrong; None if it never gets there."""
+    """Steps to a goal by the plan if nothing goes wrong; None if it does not lead there."""
     layout = layout_of(plan.simulator)
     where = {label: index for index, label in enumerate(plan.simulator.states)}
     for step in plan.route(start):
@@ -140,9 +147,7 @@ def layout_of(sim: AbstractSimulator) -> GridLayout:
     return sim.layout
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["look", "pictures"], meta_fields=["noise"]
-)
+@partial(jax.tree_util.register_dataclass, data_fields=["look", "pictures"], meta_fields=["noise"])
 @dataclass(frozen=True)
 class PictureEmission:
     """x = the picture of the state, uint8 [56, 56, 3], with noise where it shows nothing."""
@@ -182,17 +187,26 @@ def picture_emission(
 def pixel_noise(key: jax.Array) -> jax.Array:
     """Whole numbers in [50, 150], uint8 [56, 56, 3]: a pure function of the key, and cheap.
 
-    JAX's own generator would take most of the time of a step. This is a counter hash: pixel pair i
-    takes the 32 bits mix(i · φ + k₀, k₁) of the key (k₀, k₁), where mix is two rounds of
-    xor-shift and multiply (the constants are those of C. Wellons' lowbias32) and k₁ enters between
-    them. Each half of the bits is scaled to 101 values, which 16 bits hit 648 or 649 times each.
+    JAX's own generator would take nearly all the time of a step. This is a counter hash: number i
+    of the upper half of the picture and of the lower half share the 32 bits mix(i·φ + k₀, k₁),
+    where (k₀, k₁) is the key with its words mixed into each other, and mix is two rounds of
+    xor-shift and multiply (constants: C. Wellons' lowbias32) with k₁ added in between. Either
+    number scales 16 of the bits to 101 values, which are hit 648 or 649 times each.
     """
     first, second = jax.random.key_data(key)
-    pixels = int(np.prod(PICTURE))
-    bits = jnp.arange(pixels // 2, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9) + first
-    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D) + second
-    bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
-    bits = bits ^ (bits >> 16)
+    first = _mix(first, second)
+    second = _mix(second, first)
+    counter = jnp.arange(math.prod(PICTURE) // 2, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
+    bits = _mix(counter + first, second)
     span = jnp.uint32(LIGHTEST - DARKEST + 1)
     halves = [(half * span) >> 16 for half in (bits & jnp.uint32(0xFFFF), bits >> 16)]
-    return (jnp.concatenate(halves).astype(jnp.uint8) + jnp.uint8(DARKEST)).reshape(PICTURE)
+    rows, columns, channels = PICTURE
+    shape = (rows // 2, columns, channels)
+    drawn = [half.astype(jnp.uint8) + jnp.uint8(DARKEST) for half in halves]
+    return jnp.concatenate([half.reshape(shape) for half in drawn])
+
+
+def _mix(bits: jax.Array, salt: jax.Array) -> jax.Array:
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D) + salt
+    bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
+    return bits ^ (bits >> 16)

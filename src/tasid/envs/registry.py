@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tasid.envs import combination_lock
+from tasid.envs import combination_lock, lava_crossing
 from tasid.envs.block import BlockMDP
 
 ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
     combination_lock.NAME: combination_lock.combination_lock,
+    lava_crossing.NAME: lava_crossing.lava_crossing,
 }
 
 

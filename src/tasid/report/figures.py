@@ -38,17 +38,24 @@ class Learning:
     curves: tuple[NDArray[np.float64], ...]
     """Validation loss after every epoch, for each step."""
     epochs: NDArray[np.int64]
+    episodes: NDArray[np.int64]
+    """Spent on each step, [steps]."""
     decoder_accuracy: NDArray[np.float64] | None
     tracking_accuracy: NDArray[np.float64] | None
     guessing_loss: float | None
     """The loss of a model that guesses, if labels are actions."""
+
+    @property
+    def by_epochs(self) -> bool:
+        """Were models trained epoch by epoch? If not, they were solved for at once."""
+        return any(curve.size for curve in self.curves)
 
 
 def loss_panel(learning: Learning) -> Figure:
     """Validation loss: epoch by epoch within a step where there is room, and what was kept."""
     figure, axes = _panel("validation loss", len(learning.validation_loss))
     steps = np.arange(len(learning.validation_loss))
-    if len(steps) <= _MOST_CURVES:
+    if learning.by_epochs and len(steps) <= _MOST_CURVES:
         for step, curve, kept in zip(steps, learning.curves, learning.validation_loss, strict=True):
             _draw_descent(axes, int(step), curve, kept)
     else:
@@ -85,15 +92,12 @@ def _draw_descent(axes: Axes, step: int, curve: NDArray[np.float64], kept: float
 
 def epochs_panel(learning: Learning) -> Figure:
     """How many epochs each step's model trained for."""
-    figure, axes = _panel("epochs until the loss stopped falling", len(learning.epochs))
-    steps = range(len(learning.epochs))
-    if len(steps) <= _MOST_CURVES:
-        axes.bar(steps, learning.epochs, width=0.62, color=LIGHT["fill"])
-    else:  # bars thinner than a pixel would fade
-        axes.fill_between(steps, learning.epochs, step="mid", color=LIGHT["fill"], linewidth=0)
-    axes.set_ylim(0, max(1.0, 1.1 * float(learning.epochs.max(initial=0))))
-    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    return figure
+    return _bars("epochs until the loss stopped falling", learning.epochs)
+
+
+def episodes_panel(learning: Learning) -> Figure:
+    """How many episodes each step was given."""
+    return _bars("episodes", learning.episodes)
 
 
 def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Figure:
@@ -104,6 +108,18 @@ def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Fi
     axes.set_ylim(floor - 0.04 * (1 - floor), 1 + 0.06 * (1 - floor))
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+    return figure
+
+
+def _bars(title: str, numbers: NDArray[np.int64]) -> Figure:
+    figure, axes = _panel(title, len(numbers))
+    steps = range(len(numbers))
+    if len(steps) <= _MOST_CURVES:
+        axes.bar(steps, numbers, width=0.62, color=LIGHT["fill"])
+    else:  # bars thinner than a pixel would fade
+        axes.fill_between(steps, numbers, step="mid", color=LIGHT["fill"], linewidth=0)
+    axes.set_ylim(0, max(1.0, 1.1 * float(numbers.max(initial=0))))
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     return figure
 
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from tasid.algorithms import Policy, load
 from tasid.algorithms.tasid import EpochEnded, StepEnded
 from tasid.report.figures import Learning
+from tasid.report.noticed import Noticed, read_noticed
 from tasid.runs.record import Run
 from tasid.storage import ArtifactError
 
 _NUMBERS = (
     "episodes seconds ratio skill robust_value worst_case_value nominal_plan_value blind_value "
-    "decoder_accuracy"
+    "decoder_accuracy calibration_error"
 ).split()
 
 
@@ -36,6 +37,7 @@ class Findings:
     returns: NDArray[np.float64]
     steps: tuple[StepEnded, ...]
     learning: Learning
+    noticed: Noticed
 
     def __getitem__(self, key: str) -> float | None:
         """A number of the summary."""
@@ -80,6 +82,7 @@ def read_findings(folder: str | Path) -> Findings:
         returns=arrays["returns"],
         steps=steps,
         learning=_learning(run, policy, steps, arrays),
+        noticed=read_noticed(evaluation.metadata, evaluation.arrays, str(where)),
     )
 
 
@@ -91,7 +94,10 @@ def _learning(
         for row in run.rows(EpochEnded):
             losses[row.step].append(_loss(row.validation_loss))
         kept = np.array([_loss(row.validation_loss) for row in steps])
-        epochs = np.array([int(row.epochs) for row in steps], dtype=np.int64)
+        epochs, episodes = (
+            np.array([int(getattr(row, name)) for row in steps], dtype=np.int64)
+            for name in ("epochs", "episodes")
+        )
         for row in steps:
             for value in (row.episodes, row.epochs, row.seconds_collecting, row.seconds_fitting):
                 if not isinstance(value, int | float):
@@ -105,6 +111,7 @@ def _learning(
         validation_loss=kept,
         curves=tuple(np.array(curve) for curve in losses),
         epochs=epochs,
+        episodes=episodes,
         decoder_accuracy=arrays.get("decoder_accuracy"),
         tracking_accuracy=arrays.get("tracking_accuracy"),
         guessing_loss=math.log(policy.simulator.num_actions) if by_action else None,

@@ -142,7 +142,9 @@ def _changes(known: dict[float, Way]) -> tuple[Change, ...]:
 def changes_in_words(changes: tuple[Change, ...], eta: float) -> str:
     """Where the route changes, as a sentence: first of all where its length does."""
     if not changes:
-        return f"The route is the same for all η from 0 to {max(eta, _LARGEST_ETA):g}."
+        tried = dict.fromkeys((0.0, eta, max(eta, _LARGEST_ETA)))
+        *most, last = (f"{level:g}" for level in tried)
+        return f"The route is the same for η = {', '.join(most)} and {last}."
     if changes[0].low >= eta > 0:
         return f"The route stays the same until {_place(changes[0], bare=True)}."
     longer = [c for c in changes if c.before.steps != c.after.steps]
@@ -180,7 +182,11 @@ def arrival_values(plan: RobustPlan) -> NDArray[np.float64]:
     values = np.full(sim.num_states, np.nan)
 
     def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
-        new: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * q.min(axis=0)
+        best, worst = q[0].copy(), q[0].copy()
+        for row in q[1:]:  # faster than along the axis
+            np.maximum(best, row, out=best)
+            np.minimum(worst, row, out=worst)
+        new: NDArray[np.float64] = (1.0 - eta) * best + eta * worst
         values[rows] = new  # the sweep goes backward: the earliest step writes last
         return new
 

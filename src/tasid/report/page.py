@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from tasid.mdp import RobustPlan, policy_value
-from tasid.report import wording
+from tasid.report import gallery, trust, wording
 from tasid.report.command import rerun_command
-from tasid.report.drawing import DARK, LIGHT, house_style, inline_svg
-from tasid.report.figures import accuracy_panel, epochs_panel, loss_panel, returns_figure
+from tasid.report.drawing import DARK, LIGHT, house_style
 from tasid.report.findings import Findings, read_findings
-from tasid.report.marks import Mark
-from tasid.report.pictures import NARROW, WIDE, draw_routes
-from tasid.report.routes import Routes, in_words
+from tasid.report.routes import Routes
 from tasid.report.wording import UNKNOWN, count, number, percent
 from tasid.storage import write_bytes_atomically
 
@@ -45,13 +40,17 @@ def render(found: Findings) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(number=number, percent=percent, episodes=wording.episodes_of)
+    environment.filters.update(
+        number=number, episodes=wording.episodes_of, sentence=wording.sentence
+    )
     template = environment.from_string(_resource("template.html"))
     routes = Routes.of(found.policy.plan)
     with house_style():
-        learning = list(_learning_panels(found))
-        returns = _returns(found)
-        picture = _routes(routes)
+        learning = list(gallery.learning_panels(found))
+        reliability = list(gallery.reliability_panels(found))
+        returns = gallery.returns_picture(found)
+        picture = gallery.routes_picture(routes)
+    shown = [("learning", learning), ("reliability", reliability), ("returns", 1), ("routes", 1)]
     return template.render(
         css=Markup(_resource("style.css")),
         light=_variables(LIGHT),
@@ -62,101 +61,26 @@ def render(found: Findings) -> str:
         caution=wording.caution(found),
         groups=wording.key_figures(found),
         found=found,
+        figure={
+            name: place for place, name in enumerate((n for n, there in shown if there), start=1)
+        },
+        trust=trust,
         learning=learning,
+        reliability=reliability,
         returns=returns,
         routes=picture,
         pay=[_pay(routes, plan) for plan in (routes.plan, routes.nominal)],
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],
         same_route=routes.same,
+        evidence=trust.evidence_rows(found),
+        map_errors=list(trust.map_error_rows(found)),
+        step_columns=_step_columns(found),
         steps=list(_step_rows(found)),
-        open_table=len(found.steps) <= _OPEN_TABLE,
+        open_table=_OPEN_TABLE,
         configuration=list(_flat(_without_versions(found.asked))),
         versions=list(_flat(found.asked.get("versions", {}))),
         command=rerun_command(found.asked),
     )
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One drawing, in a wide and a narrow version where the width matters."""
-
-    wide: Markup
-    narrow: Markup | None = None
-
-
-def _learning_panels(found: Findings) -> Iterator[Picture]:
-    learning = found.learning
-    if not found.steps:
-        return
-    panels: list[tuple[str, Figure, str]] = [
-        (
-            "loss",
-            loss_panel(learning),
-            _spread("Validation loss", learning.validation_loss, number),
-        ),
-        ("epochs", epochs_panel(learning), _spread("Epochs", learning.epochs, count)),
-    ]
-    for name, title, values, colour in (
-        ("decoded", "transitions decoded rightly", learning.decoder_accuracy, "robust"),
-        ("tracked", "states tracked rightly", learning.tracking_accuracy, "robust"),
-    ):
-        if values is not None:
-            said = _spread(title.capitalize(), values, percent)
-            panels.append((name, accuracy_panel(title, values, colour), said))
-    for name, figure, said in panels:
-        title = said.partition(",")[0]
-        yield Picture(inline_svg(figure, name=f"learning-{name}", title=title, description=said))
-
-
-def _spread(what: str, values: Any, spelled: Callable[[float], str]) -> str:
-    """A series in words."""
-    known = [float(value) for value in values if value == value]
-    if not known:
-        return f"{what} per step, never a finite number."
-    return (
-        f"{what} per step, over {len(values)} steps: between {spelled(min(known))} and "
-        f"{spelled(max(known))}, {spelled(known[0])} at the first and {spelled(known[-1])} at the "
-        "last."
-    )
-
-
-def _returns(found: Findings) -> Picture:
-    known = (
-        ("learned policy", found.mean, "learned"),
-        ("robust plan", found["robust_value"], "robust"),
-        ("nominal plan", found["nominal_plan_value"], "nominal"),
-        ("blind", found["blind_value"], "blind"),
-    )
-    marks = [Mark(name, value, colour) for name, value, colour in known if value is not None]
-    said = (
-        f"Histogram of {count(found.returns.size)} returns between {number(found.returns.min())} "
-        f"and {number(found.returns.max())}. Vertical lines: "
-        + ", ".join(f"{mark.name} {number(mark.value)}" for mark in marks)
-        + "."
-    )
-    return _twins(
-        "returns",
-        "Returns per episode",
-        said,
-        lambda width: returns_figure(found.returns, marks, width=width),
-    )
-
-
-def _routes(routes: Routes) -> Picture:
-    return _twins(
-        "routes",
-        "Routes of the plans",
-        in_words(routes),
-        lambda width: draw_routes(routes, width=width),
-    )
-
-
-def _twins(name: str, title: str, said: str, draw: Callable[[float], Figure]) -> Picture:
-    wide, narrow = (
-        inline_svg(draw(width), name=f"{name}-{size}", title=title, description=said)
-        for size, width in (("wide", WIDE), ("narrow", NARROW))
-    )
-    return Picture(wide, narrow)
 
 
 def _title(found: Findings) -> str:
@@ -173,6 +97,19 @@ def _actions(routes: Routes, plan: RobustPlan) -> str:
     return " ".join(str(step.action) for step in plan.route(routes.starts[0]))
 
 
+def _step_columns(found: Findings) -> list[str]:
+    return [
+        "step",
+        "episodes",
+        *(["epochs"] if found.learning.by_epochs else []),
+        "validation loss",
+        "transition decoded",
+        "next state right",
+        "collecting, s",
+        "fitting, s",
+    ]
+
+
 def _step_rows(found: Findings) -> Iterator[tuple[str, ...]]:
     decoded, tracked = found.learning.decoder_accuracy, found.learning.tracking_accuracy
     for row in found.steps:
@@ -180,7 +117,7 @@ def _step_rows(found: Findings) -> Iterator[tuple[str, ...]]:
         yield (
             str(row.step),
             count(row.episodes),
-            count(row.epochs),
+            *([count(row.epochs)] if found.learning.by_epochs else []),
             f"{loss:.4f}" if loss == loss else "not finite",
             UNKNOWN if decoded is None else percent(float(decoded[row.step])),
             UNKNOWN if tracked is None else percent(float(tracked[row.step + 1])),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tasid.report.findings import Findings
 
 UNKNOWN = "unknown"
-_THIN = "\u202f"
+THIN = "\u202f"
 """A narrow space that does not break."""
 
 
@@ -21,7 +21,7 @@ def number(value: float | None) -> str:
         text = f"{value:.3g}"
     else:
         text = f"{value:,.{3 if 0 < abs(value) < 0.9995 else 2}f}"
-    return text.replace(",", _THIN).replace("-", "−")
+    return text.replace(",", THIN).replace("-", "−")
 
 
 def percent(value: float | None) -> str:
@@ -32,12 +32,12 @@ def percent(value: float | None) -> str:
     while digits < 4 and value != 1 and float(f"{100 * value:.{digits}f}") == 100:
         digits += 1
     text = "100" if value == 1 else f"{100 * value:,.{digits}f}"
-    return text.replace(",", _THIN).replace("-", "−") + _THIN + "%"
+    return text.replace(",", THIN).replace("-", "−") + THIN + "%"
 
 
 def count(value: float | None) -> str:
     """A whole number in groups of three digits."""
-    return UNKNOWN if value is None else f"{value:,.0f}".replace(",", _THIN)
+    return UNKNOWN if value is None else f"{value:,.0f}".replace(",", THIN)
 
 
 def episodes_of(value: int) -> str:
@@ -50,12 +50,18 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return UNKNOWN
     if seconds < 99.95:
-        return f"{seconds:.1f}{_THIN}s"
+        return f"{seconds:.1f}{THIN}s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{count(minutes)}{_THIN}min {rest}{_THIN}s"
+    return f"{count(minutes)}{THIN}min {rest}{THIN}s"
 
 
-def _unbroken(text: str) -> str:
+def sentence(text: str) -> str:
+    """A message with a capital letter first and a full stop last."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def unbroken(text: str) -> str:
+    """A text that stays on one line."""
     return text.replace(" ", "\u00a0")
 
 
@@ -80,7 +86,7 @@ def certainty(found: Findings) -> str:
         return f"This is the mean of {episodes}, too few for an interval."
     low, high = found.interval
     said = (
-        f"The 95{_THIN}% interval of this mean, from {episodes}, is {number(low)} to {number(high)}"
+        f"The 95{THIN}% interval of this mean, from {episodes}, is {number(low)} to {number(high)}"
     )
     robust = found["robust_value"]
     if robust is None:
@@ -136,20 +142,20 @@ def _results(found: Findings) -> tuple[KeyFigure, ...]:
             "Return",
             number(found.mean),
             f"Mean per episode of the learned policy, which sees observations only. "
-            f"95{_THIN}% interval: {interval}.",
+            f"95{THIN}% interval: {interval}.",
         ),
         KeyFigure("Ratio", percent(found["ratio"]), "The return as a part of the robust value."),
         KeyFigure(
             "Skill",
             number(found["skill"]),
             "Where the return lies between playing blind (0) and the robust plan (1): "
-            f"{_unbroken('(return − blind)')} / {_unbroken('(robust − blind)')}.",
+            f"{unbroken('(return − blind)')} / {unbroken('(robust − blind)')}.",
         ),
     )
 
 
 def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
-    eta = _unbroken(f"η = {found.policy.plan.eta:g}")
+    eta = unbroken(f"η = {found.policy.plan.eta:g}")
     return (
         KeyFigure(
             "Robust value",
@@ -166,7 +172,7 @@ def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "Nominal plan",
             number(found["nominal_plan_value"]),
-            f"What the plan that trusts the map ({_unbroken('η = 0')}) earns in this very target "
+            f"What the plan that trusts the map ({unbroken('η = 0')}) earns in this very target "
             "when it is told the latent state. Exact.",
         ),
         KeyFigure(
@@ -193,7 +199,7 @@ def _efforts(found: Findings) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "Decoder accuracy",
             percent(found["decoder_accuracy"]),
-            "How often the decoded action leads, on the map, from the true state to the true next "
+            "How often the decoded move leads, on the map, from the true state to the true next "
             "one. Mean over steps.",
         ),
     )

@@ -55,7 +55,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
         raise MapError(f"{file}: no such file")
     try:
         with file.open("rb") as handle:
-            archive = np.load(handle, allow_pickle=False)
+            archive = np.load(handle)  # of plain arrays only: objects are refused by default
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise MapError(f"{file}: holds one array, not named tables; write it with savez")
             with archive:

@@ -1,0 +1,126 @@
+"""Domain randomisation (Tobin et al., 2017) and EPOpt (Rajeswaran et al., 2017) around PPO.
+
+The policy is first trained on targets drawn anew every so many episodes, then in the target itself.
+EPOpt trains, in the first stage, only on the worst ε of every batch's episodes; ε = 1 takes all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from tasid.algorithms.ppo import PPOConfig, PPOState, start
+from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo
+from tasid.envs.target import Target
+
+FINE_TUNING, PRE_TRAINING = 0, 1
+"""Stages of `ppo`: each draws episodes of its own."""
+_DOMAINS = (1 << 29) + 6
+
+
+class Family(Protocol):
+    """A distribution over targets of one shape; a pytree if it is traceable."""
+
+    @property
+    def traceable(self) -> bool:
+        """May `draw`, and what it gives, be traced by JAX?"""
+
+    def draw(self, key: jax.Array) -> Target:
+        """One of the targets."""
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["family"], meta_fields=["every"])
+@dataclass(frozen=True)
+class Randomized:
+    """A source that gives a new member of a family every so many episodes."""
+
+    family: Any
+    every: int = 100
+
+    @property
+    def traceable(self) -> bool:
+        """As the family is."""
+        return bool(self.family.traceable)
+
+    def target(self, key: jax.Array, episode: jax.Array) -> Target:
+        """The member in whose turn the episode falls."""
+        turn = jax.random.fold_in(jax.random.fold_in(key, _DOMAINS), episode // self.every)
+        return self.family.draw(turn)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class EPOpt:
+    """Keeps the episodes of a batch whose return is at or below its ε-quantile.
+
+    The quantile of B returns is the ⌈εB⌉-th smallest; episodes that tie with it are kept too.
+    """
+
+    epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon <= 1.0:
+            raise ValueError(f"epsilon: {self.epsilon} is outside (0, 1]")
+
+    def __call__(self, returns: jax.Array) -> jax.Array:
+        """bool [B] from returns [B]."""
+        number = returns.shape[0]
+        # A little less than εB, so that 0.1 · 30 = 3.0000000000000004 means 3.
+        rank = max(1, math.ceil(self.epsilon * number - 1e-9))
+        return returns <= jnp.sort(returns)[rank - 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Transferred:
+    """Both stages of one seed."""
+
+    pre_trained: Trained
+    fine_tuned: Trained
+
+
+def restarted(config: PPOConfig, state: PPOState, target: Target, key: jax.Array) -> PPOState:
+    """A new stage's state: the networks are kept; optimisers, bonus and counter start afresh."""
+    fresh = start(config, target, key)
+    return fresh._replace(
+        policy=config.descent.start(state.policy.parameters),
+        critic=config.descent.start(state.critic.parameters),
+    )
+
+
+def domain_randomization(
+    families: Sequence[Family],
+    targets: Sequence[Target],
+    *,
+    seeds: Sequence[int],
+    source_episodes: int = 500_000,
+    target_episodes: int = 500_000,
+    redraw_every: int = 100,
+    config: PPOConfig | None = None,
+    epsilon: float = 1.0,
+    callbacks: tuple[Sequence[Callback], Sequence[Callback]] = ((), ()),
+    stop: Callable[[Checkpoint], bool] | None = None,
+    **options: Any,
+) -> list[Transferred]:
+    """Pre-train each seed on its family, then fine-tune it in its target.
+
+    `callbacks` are those of the two stages. `stop` ends fine-tuning only. Further options are
+    those of `ppo`; evaluations are in the target, before as after.
+    """
+    config = config or PPOConfig()
+    filtered = config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon))
+    before = ppo(
+        [Randomized(family, redraw_every) for family in families],
+        seeds=seeds,
+        episodes=source_episodes,
+        config=filtered,
+        stage=PRE_TRAINING,
+        evaluation_targets=targets,
+        callbacks=callbacks[0],
+        **options,
+    )
+    return fine_tune(before, targets, episodes=target_episodes, config=config, callbacks=callbacks[1], stop=stop, **options)
