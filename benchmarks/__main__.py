@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import lock_table
+from benchmarks import lock_table, outcome_table
 
-BENCHMARKS = {"lock-table": lock_table.run}
+BENCHMARKS = {"lock-table": lock_table.run, "outcome-table": outcome_table.run}
 
 
 def main() -> None:

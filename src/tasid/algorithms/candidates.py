@@ -7,14 +7,14 @@ likelihoods can be compared, and the evidence is simply its sum over steps.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.replay import LabelTables, Replay, concatenated
+from tasid.algorithms.replay import LabelTables, Replay
 from tasid.learning import MLP, FitConfig, Transitions, fit
 from tasid.learning.ridge import Examples, Floats, fit_ridge
 
@@ -35,8 +35,8 @@ class Model(Protocol):
     def start(self) -> Floats:
         """Parameters before any data, [P]."""
 
-    def fit(self, h: int, train: Examples, held_out: Examples) -> tuple[Floats, Floats]:
-        """Fit; the parameters for standardised inputs [P], and the scores [m, L] of held_out."""
+    def fit(self, h: int, examples: Examples, judged: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Fit on the rows' weights; parameters [P], and the scores [m, L] of the judged rows."""
 
 
 class RidgeModel:
@@ -45,19 +45,18 @@ class RidgeModel:
     hidden: tuple[int, ...] = ()
 
     def __init__(self, inputs: int, labels: int) -> None:
-        self._weights = {
-            penalty: np.zeros((inputs + 1, labels), np.float32) for penalty in _PENALTIES
-        }
+        blank = np.zeros((inputs + 1, labels), np.float32)
+        self._weights = dict.fromkeys(_PENALTIES, blank)
         self._evidence: dict[float, dict[int, float]] = {penalty: {} for penalty in _PENALTIES}
-        self.start = np.zeros((inputs + 1) * labels, np.float32)
+        self.start = blank.ravel()
 
-    def fit(self, h: int, train: Examples, held_out: Examples) -> tuple[Floats, Floats]:
+    def fit(self, h: int, examples: Examples, judged: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Refit under every penalty still in the race."""
-        scores = {}
+        held_out, scores = examples.only(judged), {}
         for penalty, start in self._weights.items():
-            weights = fit_ridge(train, penalty=penalty, start=start)
+            weights = fit_ridge(examples, penalty=penalty, start=start)
             self._weights[penalty] = weights
-            scores[penalty] = held_out.inputs @ weights[:-1] + weights[-1:]
+            scores[penalty] = held_out.scores(weights)
             self._evidence[penalty][h] = float(held_out.losses(scores[penalty]).sum())
         total = {p: sum(self._evidence[p].values()) for p in self._weights}
         best = min(total, key=lambda penalty: total[penalty])
@@ -79,33 +78,31 @@ class NetworkModel:
         self._parameters = self._network.init(jax.random.fold_in(key, 0))
         self.start = np.asarray(self._parameters)
 
-    def fit(self, h: int, train: Examples, held_out: Examples) -> tuple[Floats, Floats]:
+    def fit(self, h: int, examples: Examples, judged: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Warm-started from the step before; a fifth of the rows decides when to stop."""
-        order = np.random.default_rng(h).permutation(train.label.size)
-        cut = _NETWORK_CONFIG.training(order.size)
-        found = _jitted_fit(
+        choice = (examples.weight > 0) & (examples.valid.sum(axis=1) > 1)
+        rows = np.random.default_rng(h).permutation(np.flatnonzero(choice))
+        cut = _NETWORK_CONFIG.training(rows.size)
+        self._parameters = _fit(
             self._network,
             _NETWORK_CONFIG,
             self._parameters,
-            _padded(train, order[:cut]),
-            _padded(train, order[cut:]),
+            _padded(examples, rows[:cut]),
+            _padded(examples, rows[cut:]),
             jax.random.fold_in(self._key, h + 1),
-        )
-        self._parameters = found.parameters
-        x, x_next = np.split(held_out.inputs, 2, axis=1)
-        scores = self._network.apply(self._parameters, jnp.asarray(x), jnp.asarray(x_next))
-        return np.asarray(self._parameters), np.asarray(scores)
+        ).parameters
+        asked = _padded(examples, np.flatnonzero(judged))
+        scores = self._network.apply(self._parameters, asked.x, asked.x_next)
+        return np.asarray(self._parameters), np.asarray(scores)[: int(judged.sum())]
 
 
 class Candidate:
-    """One way to model outcomes, with its evidence and its models of the steps so far."""
+    """One way to model outcomes, with its evidence and its current model."""
 
     def __init__(self, tables: LabelTables, *, by_step: bool, model: Model) -> None:
         self.tables, self.by_step, self.model = tables, by_step, model
-        self.losses: dict[int, Floats] = {}
-        """Held-out −ln f of every step."""
-        self.scores: dict[int, tuple[Floats, Examples]] = {}
-        """Held-out scores of every step, and what they should have said."""
+        self.judged: dict[int, Judged] = {}
+        """What held-out transitions said about every step."""
         self.parameters = model.start
 
     @property
@@ -118,75 +115,73 @@ class Candidate:
     @property
     def evidence(self) -> float:
         """Nats lost on held-out transitions so far; lower is better."""
-        return float(sum(losses.sum() for losses in self.losses.values()))
+        return float(sum(step.losses.sum() for step in self.judged.values()))
 
     def learn(self, h: int, replay: Replay) -> None:
         """Refit on all steps up to h, and be judged on the held-out part of step h."""
-        parts = [
-            replay.examples(
-                step,
-                self.tables,
-                by_step=self.by_step,
-                rows=~replay.steps[h].held_out if step == h else None,
-            )
-            for step in range(h + 1)
-        ]
-        held_out = replay.examples(
-            h, self.tables, by_step=self.by_step, rows=replay.steps[h].held_out
-        )
-        train = concatenated(parts)
-        if train.label.size == 0:
-            self.losses[h] = np.zeros(0, np.float32)
-            return
-        self.parameters, scores = self.model.fit(h, train, held_out)
-        self.losses[h] = held_out.losses(scores)
-        self.scores[h] = (scores, held_out)
+        judged = replay.held_out & (replay.step == h)
+        self.judged.update(self._fit(h, replay, trained=~judged, judged=judged))
 
     def hindsight(self, replay: Replay) -> bool:
-        """Would the model of all steps together have been better at every step's held-out part?
+        """Would the model of all steps together have been better on all that was held out?
 
-        If so, `parameters` are refitted on everything and serve all steps; if not, they stay.
+        If so, `parameters` are refitted on everything and serve all steps.
         """
-        last = len(replay.steps) - 1
-        steps = range(last + 1)
-        held_out = [
-            replay.examples(h, self.tables, by_step=self.by_step, rows=replay.steps[h].held_out)
-            for h in steps
-        ]
-        train = [
-            replay.examples(h, self.tables, by_step=self.by_step, rows=~replay.steps[h].held_out)
-            for h in steps
-        ]
-        judged = concatenated(held_out)
-        if judged.label.size == 0:
+        later, kept = replay.steps, self.parameters
+        seen = self._fit(later, replay, trained=~replay.held_out, judged=replay.held_out)
+        if sum(step.losses.sum() for step in seen.values()) >= self.evidence:
+            self.parameters = kept
             return False
-        _, scores = self.model.fit(last + 1, concatenated(train), judged)
-        if float(judged.losses(scores).sum()) >= self.evidence:
-            return False
-        self.parameters, _ = self.model.fit(last + 2, concatenated(train + held_out), judged)
-        bounds = np.cumsum([part.label.size for part in held_out])[:-1]
-        for h, (part, seen) in enumerate(zip(held_out, np.split(scores, bounds), strict=True)):
-            self.scores[h], self.losses[h] = (seen, part), part.losses(seen)
+        self._fit(later + 1, replay, trained=np.ones_like(replay.held_out), judged=replay.held_out)
+        self.judged = seen
         return True
 
-    def folded(self, h: int, replay: Replay) -> Floats:
-        """The current model as an MLP on raw observations of step h: scale and centre inside."""
-        assert replay.scale is not None
-        inputs = replay.scale.size
-        first = (self.model.hidden or (self.tables.size,))[0]
-        folded = self.parameters.copy()
-        weights = folded[: inputs * first].reshape(inputs, first)
-        weights /= replay.scale[:, None]
-        centre = replay.centre(h, by_step=self.by_step)
-        folded[inputs * first : (inputs + 1) * first] -= centre @ weights
-        return folded
+    def _fit(
+        self, h: int, replay: Replay, *, trained: NDArray[np.bool_], judged: NDArray[np.bool_]
+    ) -> dict[int, Judged]:
+        """Fit on the one part, score the other, and sort the scores by step."""
+        weight = trained.astype(np.float32)
+        examples = self.tables.examples(replay, by_step=self.by_step, weight=weight)
+        choice = examples.valid.sum(axis=1) > 1
+        judged = judged & choice
+        if not (trained & choice).any():
+            return {}
+        self.parameters, scores = self.model.fit(h, examples, judged)
+        held_out, where = examples.only(judged), replay.step[judged]
+        losses = held_out.losses(scores)
+        return {
+            int(step): Judged(scores[here], held_out.only(here), losses[here])
+            for step in np.unique(where)
+            if (here := where == step).any()
+        }
+
+    def folded(self, replay: Replay) -> Floats:
+        """The current model as MLPs on raw observations, scale and centre inside: [steps, P]."""
+        inputs, first = replay.scale.size, (self.model.hidden or (self.tables.size,))[0]
+        centres, _ = replay.centres(by_step=self.by_step)
+        weights = self.parameters[: inputs * first].reshape(inputs, first)
+        bias = self.parameters[inputs * first : (inputs + 1) * first]
+        rest = self.parameters[(inputs + 1) * first :]
+        raw = (weights / replay.scale[:, None]).ravel()
+        models = [np.concatenate([raw, bias - centre @ weights, rest]) for centre in centres]
+        return np.stack(models if self.by_step else models * replay.steps)
+
+
+class Judged(NamedTuple):
+    """Held-out transitions of one step, where there was a choice of outcomes."""
+
+    scores: Floats
+    examples: Examples
+    losses: Floats
+    """−ln f of the commanded outcome."""
 
 
 def _padded(examples: Examples, rows: NDArray[np.intp]) -> Transitions:
-    """Rows filled up to a power of two with weight 0, so that few shapes are compiled."""
+    """Centred rows, filled up to a power of two with weight 0, so that few shapes are compiled."""
     size = max(32, 1 << (max(rows.size, 1) - 1).bit_length())
     filled = np.concatenate([rows, np.zeros(size - rows.size, rows.dtype)])
-    x, x_next = np.split(examples.inputs[filled], 2, axis=1)
+    inputs = examples.inputs[filled] - examples.centres[examples.group[filled]]
+    x, x_next = np.split(inputs, 2, axis=1)
     return Transitions(
         jnp.asarray(x),
         jnp.asarray(x_next),
@@ -196,4 +191,4 @@ def _padded(examples: Examples, rows: NDArray[np.intp]) -> Transitions:
     )
 
 
-_jitted_fit = jax.jit(fit, static_argnums=(0, 1))
+_fit = jax.jit(fit, static_argnums=(0, 1))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from tasid.algorithms.ppo import PPOConfig, PPOState, start
-from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo
+from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo, stage_key
 from tasid.envs.target import Target
 
 FINE_TUNING, PRE_TRAINING = 0, 1
@@ -51,7 +51,7 @@ class Randomized:
     def target(self, key: jax.Array, episode: jax.Array) -> Target:
         """The member in whose turn the episode falls."""
         turn = jax.random.fold_in(jax.random.fold_in(key, _DOMAINS), episode // self.every)
-        return self.family.draw(turn)  # type: ignore[no-any-return]
+        return self.family.draw(turn)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Transferred:
     fine_tuned: Trained
 
 
-def restarted(config: PPOConfig, state: PPOState, target: Target, key: jax.Array) -> PPOState:
-    """A new stage's state: the networks are kept; optimisers, bonus and counter start afresh."""
-    fresh = start(config, target, key)
+def restart(config: PPOConfig, trained: PPOState, target: Target, seed: int) -> PPOState:
+    """Where fine-tuning starts: the networks are kept; optimisers, bonus and counter are new."""
+    fresh = start(config, target, stage_key(seed, FINE_TUNING))
     return fresh._replace(
-        policy=config.descent.start(state.policy.parameters),
-        critic=config.descent.start(state.critic.parameters),
+        policy=config.descent.start(trained.policy.parameters),
+        critic=config.descent.start(trained.critic.parameters),
     )
 
 
@@ -100,27 +100,40 @@ def domain_randomization(
     source_episodes: int = 500_000,
     target_episodes: int = 500_000,
     redraw_every: int = 100,
-    config: PPOConfig | None = None,
     epsilon: float = 1.0,
-    callbacks: tuple[Sequence[Callback], Sequence[Callback]] = ((), ()),
+    config: PPOConfig | None = None,
+    every: int = 1000,
+    evaluation_episodes: int = 512,
     stop: Callable[[Checkpoint], bool] | None = None,
-    **options: Any,
+    callbacks: Sequence[Callback] = (),
 ) -> list[Transferred]:
-    """Pre-train each seed on its family, then fine-tune it in its target.
+    """Pre-train every seed on its family, with EPOpt's ε, then fine-tune it in its target.
 
-    `callbacks` are those of the two stages. `stop` ends fine-tuning only. Further options are
-    those of `ppo`; evaluations are in the target, before as after.
+    Only fine-tuning is evaluated and can be stopped; callbacks see the checkpoints of both stages.
     """
     config = config or PPOConfig()
-    filtered = config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon))
     before = ppo(
         [Randomized(family, redraw_every) for family in families],
         seeds=seeds,
         episodes=source_episodes,
-        config=filtered,
+        config=config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon)),
         stage=PRE_TRAINING,
-        evaluation_targets=targets,
-        callbacks=callbacks[0],
-        **options,
+        every=every,
+        callbacks=callbacks,
     )
-    return fine_tune(before, targets, episodes=target_episodes, config=config, callbacks=callbacks[1], stop=stop, **options)
+    after = ppo(
+        targets,
+        seeds=seeds,
+        episodes=target_episodes,
+        config=config,
+        states=[
+            restart(config, one.state, target, one.seed)
+            for one, target in zip(before, targets, strict=True)
+        ],
+        stage=FINE_TUNING,
+        every=every,
+        evaluation_episodes=evaluation_episodes,
+        stop=stop,
+        callbacks=callbacks,
+    )
+    return [Transferred(*both) for both in zip(before, after, strict=True)]

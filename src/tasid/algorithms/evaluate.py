@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.decoder import WIDTH
-from tasid.algorithms.policy import Policy
 from tasid.envs import BlockMDP
-from tasid.envs.rollout import roll
+from tasid.envs.rollout import Actor, roll
 from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
+
+
+class Scorable(Protocol):
+    """What a policy of any kind has to have."""
+
+    @property
+    def actor(self) -> Actor:
+        """Acts on batches; a pytree."""
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +59,7 @@ class Score:
 
 
 def evaluate(
-    policy: Policy, env: BlockMDP | Target, *, episodes: int = 10_000, seed: int = 0
+    policy: Scorable, env: BlockMDP | Target, *, episodes: int = 10_000, seed: int = 0
 ) -> Score:
     """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
     if episodes < 1:
@@ -48,16 +67,16 @@ def evaluate(
     target = env.target if isinstance(env, BlockMDP) else env
     check_fit(policy, target)
     key = seed_key(seed)
-    parts = [_chunk(target, policy.decoder, key, first) for first in range(0, episodes, WIDTH)]
+    parts = [_chunk(target, policy.actor, key, first) for first in range(0, episodes, WIDTH)]
     returns = np.concatenate([np.asarray(part, np.float64) for part in parts])[:episodes]
     return Score(returns)
 
 
-def check_fit(policy: Policy, target: Target) -> None:
+def check_fit(policy: Scorable, target: Target) -> None:
     """Refuse a target that this policy cannot act in, saying what differs."""
     for what, of_policy, of_target in (
-        ("actions", policy.simulator.num_actions, target.num_actions),
-        ("horizon", policy.simulator.horizon, target.horizon),
+        ("actions", policy.num_actions, target.num_actions),
+        ("horizon", policy.horizon, target.horizon),
         ("observation shape", policy.observation_shape, target.observation_shape),
     ):
         if of_policy != of_target:
@@ -67,6 +86,6 @@ def check_fit(policy: Policy, target: Target) -> None:
 
 
 @jax.jit
-def _chunk(target: Any, decoder: Any, key: jax.Array, first: jax.Array) -> jax.Array:
+def _chunk(target: Any, actor: Any, key: jax.Array, first: jax.Array) -> jax.Array:
     keys = episode_keys(key, EVALUATION, first + jnp.arange(WIDTH))
-    return roll(target, decoder, keys, steps=target.horizon).returns
+    return roll(target, actor, keys, steps=target.horizon).returns

@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate, NetworkModel, RidgeModel
 from tasid.algorithms.decoder import Decoder
-from tasid.algorithms.replay import LabelTables, Replay, StepData
+from tasid.algorithms.replay import LabelTables, Replay
 from tasid.algorithms.surprise import Surprises
 from tasid.algorithms.tasid import FITTING, Explored, Fitted
 from tasid.envs.target import Target, seed_key
@@ -55,7 +55,7 @@ class OutcomeLearner:
         self._inputs = 2 * int(np.prod(target.observation_shape))
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
-        self._replay = Replay()
+        self._replay = Replay(self._inputs)
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
         self._candidates = self._linear_candidates()
         self._decoders: dict[Candidate, Decoder] = {}
@@ -86,15 +86,15 @@ class OutcomeLearner:
         """Refit all candidates still in the race; the best one's model becomes the step's."""
         one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
         flat = [x.reshape(x.shape[0], -1).astype(np.float32) for x in (one.x, one.x_next)]
-        self._replay.add(h, StepData(np.concatenate(flat, axis=1), one.states, one.command))
+        self._replay.add(h, np.concatenate(flat, axis=1), one.states, one.command)
         path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
         self._paths.append((path, one.detour))
         for candidate in self._candidates:
             self._refit(candidate, h)
         self._judge(h)
-        loss = self._best.losses[h]
-        mean = float(loss.mean()) if loss.size else 0.0
-        return Fitted([mean], [1], [[]])
+        judged = self._best.judged.get(h)
+        loss = float(judged.losses.mean()) if judged else math.nan
+        return Fitted([loss], [1], [[]])
 
     def finish(self) -> Decoder:
         """The decoder in hindsight, with its temperature set on all held-out transitions.
@@ -103,8 +103,7 @@ class OutcomeLearner:
         """
         best = self._best
         if self._replay.steps and best.hindsight(self._replay):
-            models = [best.folded(h, self._replay) for h in range(len(self._replay.steps))]
-            self._decoders[best] = self._decoders[best].with_models(np.stack(models))
+            self._decoders[best] = self._decoders[best].with_models(best.folded(self._replay))
         temperature = jnp.float32(_temperature(best))
         self._decoders[best] = replace(self._decoders[best], temperature=temperature)
         return self._decoders[best]
@@ -114,15 +113,17 @@ class OutcomeLearner:
         seen = Surprises(self._plan, self._number)
         for path, detour in self._paths:
             seen.add_path(path, detour)
-        for h, step in enumerate(self._replay.steps):
-            seen.add(h, step.states, step.command, self._decoded(h, step))
+        for h in range(self._replay.steps):
+            here = self._replay.step == h
+            states, command = self._replay.states[here], self._replay.command[here]
+            seen.add(h, states, command, self._decoded(h, here))
         return seen
 
     def indistinct(self) -> list[int]:
         """Steps whose held-out loss is near that of guessing."""
         found = []
-        for h, (_, examples) in self._best.scores.items():
-            losses, number = self._best.losses[h], examples.valid.sum(axis=1)
+        for h, (_, examples, losses) in self._best.judged.items():
+            number = examples.valid.sum(axis=1)
             if losses.size < _FEWEST:
                 continue
             excess = losses - fano_level(number, self._plan.eta)
@@ -133,15 +134,14 @@ class OutcomeLearner:
 
     def judged(self, h: int) -> Judgement:
         """What the held-out transitions of step h say about its model."""
-        if h not in self._best.scores:
+        if h not in self._best.judged:
             return Judgement(0, 0, 0.0)
-        scores, examples = self._best.scores[h]
+        scores, examples, losses = self._best.judged[h]
         number, eta = examples.valid.sum(axis=1), self._plan.eta
         f = np.sort(np.exp(examples.log_probabilities(scores)), axis=1)
         lead = (1 - 2 * eta) / (1 + (number - 2) * eta)
         unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
-        excess = float((self._best.losses[h] - fano_level(number, eta)).sum())
-        return Judgement(number.size, unclear, excess)
+        return Judgement(number.size, unclear, float((losses - fano_level(number, eta)).sum()))
 
     def _linear_candidates(self) -> list[Candidate]:
         sim = self._plan.simulator
@@ -166,7 +166,7 @@ class OutcomeLearner:
 
     def _refit(self, candidate: Candidate, h: int) -> None:
         candidate.learn(h, self._replay)
-        model = jnp.asarray(candidate.folded(h, self._replay))
+        model = jnp.asarray(candidate.folded(self._replay)[h])
         self._decoders[candidate] = self._decoders[candidate].with_model(h, model)
 
     def _judge(self, h: int) -> None:
@@ -180,11 +180,11 @@ class OutcomeLearner:
         self._decoders = {c: self._decoders[c] for c in self._candidates}
         if any(candidate.model.hidden for candidate in self._candidates) or h == 0:
             return
-        losses = np.concatenate(list(self._best.losses.values()))
+        judged = list(self._best.judged.values())
+        losses = np.concatenate([np.zeros(0), *(step.losses for step in judged)])
         if losses.size < _JUDGED:
             return
-        judged = [examples.valid.sum(axis=1) for _, examples in self._best.scores.values()]
-        number = np.concatenate(judged)
+        number = np.concatenate([step.examples.valid.sum(axis=1) for step in judged])
         excess = losses - fano_level(number, self._plan.eta)
         if excess.mean() - 2 * excess.std() / math.sqrt(losses.size) > _SLACK:
             self._try_networks(h)
@@ -195,24 +195,21 @@ class OutcomeLearner:
             key = jax.random.fold_in(self._key, number)
             model = NetworkModel(self._inputs, simple.tables.size, HIDDEN, key)
             rich = Candidate(simple.tables, by_step=simple.by_step, model=model)
-            rich.losses.update({s: x for s, x in simple.losses.items() if s != h})
-            rich.scores.update({s: x for s, x in simple.scores.items() if s != h})
-            self._decoders[rich] = self._blank(rich)
-            self._refit(rich, h)
-            for step in range(h):
-                folded = jnp.asarray(rich.folded(step, self._replay))
-                self._decoders[rich] = self._decoders[rich].with_model(step, folded)
+            rich.judged.update({s: x for s, x in simple.judged.items() if s != h})
+            rich.learn(h, self._replay)
+            blank = self._blank(rich)
+            models = blank.models.at[: h + 1].set(rich.folded(self._replay))
+            self._decoders[rich] = blank.with_models(models)
             self._candidates.append(rich)
         self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
 
-    def _decoded(self, h: int, step: StepData) -> NDArray[np.int32]:
+    def _decoded(self, h: int, rows: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Where the final model of step h thinks its explored transitions led."""
         decoder = self._decoders[self._best]
-        x, x_next = (jnp.asarray(half) for half in np.split(step.inputs, 2, axis=1))
+        raw = self._replay.inputs[rows] * self._replay.scale
+        x, x_next = (jnp.asarray(half) for half in np.split(raw, 2, axis=1))
         scores = np.asarray(decoder.network.apply(decoder.models[h], x, x_next))
-        _, valid = self._best.tables.label(h, step.states, step.command)
-        label = np.where(valid, scores, -np.inf).argmax(axis=1)
-        return self._best.tables.successor(h, step.states, label)
+        return self._best.tables.decoded(h, self._replay.states[rows], scores)
 
 
 def fano_level(number: NDArray[np.int64], eta: float) -> NDArray[np.float64]:
@@ -227,12 +224,12 @@ def fano_level(number: NDArray[np.int64], eta: float) -> NDArray[np.float64]:
 
 def _temperature(candidate: Candidate) -> float:
     """The one number that makes held-out probabilities honest."""
-    judged = [pair for pair in candidate.scores.values() if pair[1].label.size]
+    judged = list(candidate.judged.values())
     if not judged:
         return 1.0
 
     def loss(log_temperature: float) -> float:
         scale = math.exp(-log_temperature)
-        return float(sum(examples.losses(scale * scores).sum() for scores, examples in judged))
+        return float(sum(step.examples.losses(scale * step.scores).sum() for step in judged))
 
     return math.exp(float(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))

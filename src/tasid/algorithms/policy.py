@@ -40,6 +40,21 @@ class Policy:
         """The map the policy tracks its state on."""
         return self.plan.simulator
 
+    @property
+    def actor(self) -> Decoder:
+        """What acts on batches."""
+        return self.decoder
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self.simulator.num_actions
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.simulator.horizon
+
     def agent(self, *, slot: int = 0) -> Agent:
         """A fresh agent that acts on one observation at a time.
 

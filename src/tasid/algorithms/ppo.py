@@ -26,7 +26,7 @@ import numpy as np
 from tasid.algorithms.ppo_policy import flat
 from tasid.envs.rollout import Moment, trace
 from tasid.envs.target import EVALUATION, Target, episode_keys, stream
-from tasid.learning.descent import Descent, Weights
+from tasid.learning.descent import ADAM, Descent, Weights
 from tasid.learning.networks import Dense
 
 _TRAINING = EVALUATION + 2
@@ -77,7 +77,7 @@ class Fixed:
 
     def target(self, key: jax.Array, episode: jax.Array) -> Target:
         """Always this one."""
-        return self.only  # type: ignore[no-any-return]
+        return self.only
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class PPOConfig:
     """λ of GAE."""
     entropy: float = 0.001
     hidden: tuple[int, ...] = (56, 56)
-    descent: Descent = Descent()
+    descent: Descent = ADAM
     bonus: Bonus | None = None
     keep: Keep | None = None
 
@@ -275,12 +275,14 @@ def update(
 ) -> PPOState:
     """One step of every network on one minibatch."""
     policy, critic = networks
-    bonus = config.bonus
+    bonus = state.bonus
+    if config.bonus is not None and batch.x_next is not None:
+        bonus = config.bonus.learn(bonus, batch.x_next, batch.weight)
     return PPOState(
         state.batches,
         config.descent.step(state.policy, lambda p: policy_loss(config, policy, p, batch)),
         config.descent.step(state.critic, lambda p: critic_loss(critic, p, batch)),
-        state.bonus if bonus is None else bonus.learn(state.bonus, batch.x_next, batch.weight),
+        bonus,
     )
 
 

@@ -47,8 +47,9 @@ class Checkpoint:
     """One seed between two iterations: an event, and all that is needed to go on from here."""
 
     seed: int
+    stage: int
     episodes: int
-    """Training episodes so far."""
+    """Training episodes of this stage so far."""
     returns: NDArray[np.float32]
     """Returns of the training episodes since the last checkpoint, which the drawing policy made."""
     evaluation: Evaluation | None
@@ -82,6 +83,7 @@ class _Plan:
     """What every seed does."""
 
     config: PPOConfig
+    stage: int
     episodes: int
     every: int
     evaluation_episodes: int
@@ -113,20 +115,29 @@ def ppo(
     makes them one vectorised computation instead.
     """
     plan = _Plan(
-        config or PPOConfig(), episodes, every, evaluation_episodes, stop, tuple(callbacks)
+        config=config or PPOConfig(),
+        stage=stage,
+        episodes=episodes,
+        every=every,
+        evaluation_episodes=evaluation_episodes,
+        stop=stop,
+        callbacks=tuple(callbacks),
     )
-    given = [one if hasattr(one, "target") else Fixed(one) for one in sources]
-    _check(plan, given, seeds, states, evaluation_targets)
+    _check(plan, sources, seeds, states, evaluation_targets)
+    given = [Fixed(one) if isinstance(one, Target) else one for one in sources]
     if evaluation_targets is None and all(isinstance(one, Fixed) for one in given):
-        evaluation_targets = [one.only for one in given]  # type: ignore[union-attr]
-    keys = [_stage_key(seed, stage) for seed in seeds]
+        evaluation_targets = [one.only for one in given if isinstance(one, Fixed)]
+    keys = [stage_key(seed, stage) for seed in seeds]
     if states is None:
         states = [
-            start(plan.config, one.target(key, jnp.int32(0)), key)  # type: ignore[union-attr]
+            start(plan.config, one.target(key, jnp.int32(0)), key)
             for one, key in zip(given, keys, strict=True)
         ]
+    traceable = all(one.traceable for one in given)
+    if together and not traceable:
+        raise ValueError("together: True, but not every source can be traced by JAX; leave it out")
     if together is None:
-        together = jax.default_backend() != "cpu" and all(one.traceable for one in given)
+        together = traceable and jax.default_backend() != "cpu"
     every_one = range(len(seeds))
     groups = [
         _Group(
@@ -196,6 +207,7 @@ class _Group:
                     continue
                 here = Checkpoint(
                     seed=seed,
+                    stage=plan.stage,
                     episodes=episodes,
                     returns=np.empty(0, np.float32) if earned is None else earned[i],
                     evaluation=None if scores is None else scores[i],
@@ -253,9 +265,7 @@ class _Group:
             parts = [_score(self._network, target, policies, keys, first) for first in widths]
         else:
             actor = Greedy(policies[0], self._network)
-            parts = [
-                roll_once(self._targets[0], actor, keys[0], first)[None] for first in widths
-            ]
+            parts = [roll_once(self._targets[0], actor, keys[0], first)[None] for first in widths]
         returns = np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)
         scores = [Score(row[:number]) for row in returns]
         return [Evaluation(episodes, score.mean, score.ci95) for score in scores]
@@ -271,7 +281,7 @@ def _advance(
 
         return jax.lax.scan(body, state, None, length=batches)
 
-    return _each(one, sources, states, keys)  # type: ignore[no-any-return]
+    return _each(one, sources, states, keys)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -281,7 +291,7 @@ def _score(
     def one(target: Any, policy: jax.Array, key: jax.Array) -> jax.Array:
         return roll_once(target, Greedy(policy, network), key, first)
 
-    return _each(one, targets, policies, keys)  # type: ignore[no-any-return]
+    return _each(one, targets, policies, keys)
 
 
 def roll_once(target: Any, actor: Greedy, key: jax.Array, first: Any) -> jax.Array:
@@ -306,9 +316,9 @@ def _fold(keys: jax.Array, number: int) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
 
 
-def _stage_key(seed: int, stage: int) -> jax.Array:
-    key = seed_key(seed)
-    return jax.random.fold_in(jax.random.fold_in(key, _STAGES), stage)
+def stage_key(seed: int, stage: int) -> jax.Array:
+    """The key of all that one stage of a seed's training draws."""
+    return jax.random.fold_in(jax.random.fold_in(seed_key(seed), _STAGES), stage)
 
 
 def _check(
@@ -330,8 +340,6 @@ def _check(
             raise ValueError(f"{name}: {len(given)} given for {len(seeds)} seeds")
     for name, number in (("episodes", plan.episodes), ("every", plan.every)):
         if number < batch or number % batch:
-            raise ValueError(
-                f"{name}: {number} is no multiple of the {batch} episodes in a batch"
-            )
+            raise ValueError(f"{name}: {number} is no multiple of the {batch} episodes in a batch")
     if plan.evaluation_episodes < 0:
         raise ValueError(f"evaluation_episodes: {plan.evaluation_episodes} is below 0")

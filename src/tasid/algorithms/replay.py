@@ -6,76 +6,71 @@ those would learn to ignore x' (docs/outcome-classes.md, second counterexample).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.learning import Labels
-from tasid.learning.ridge import Examples
+from tasid.learning.ridge import Examples, Floats
 
 HOLD_OUT = 5
 """Every fifth episode of a step is held out while that step is judged."""
 
 
-@dataclass(eq=False)
-class StepData:
-    """What has been explored at one step; rows in the order of their episodes."""
-
-    inputs: NDArray[np.float32]
-    """x and x' side by side and flat, [n, 2d]."""
-    states: NDArray[np.int32]
-    command: NDArray[np.int32]
-
-    @property
-    def held_out(self) -> NDArray[np.bool_]:
-        """Which rows judge and do not train."""
-        return np.arange(self.states.size) % HOLD_OUT == HOLD_OUT - 1
-
-    @property
-    def centre(self) -> NDArray[np.float32]:
-        """The mean input, of rows that train."""
-        return self.inputs[~self.held_out].mean(axis=0)
-
-
-@dataclass(eq=False)
 class Replay:
-    """All steps' data; grows as steps are explored."""
+    """All explored transitions, row after row in one growing table."""
 
-    steps: list[StepData] = field(default_factory=list)
-    scale: NDArray[np.float32] | None = None
+    def __init__(self, inputs: int) -> None:
+        self._table = np.zeros((256, inputs), np.float32)
+        self.scale: Floats = np.ones(inputs, np.float32)
+        """Inputs are divided by it: the spread of the first step's."""
+        self.step = np.zeros(0, np.int32)
+        self.states = np.zeros(0, np.int32)
+        self.command = np.zeros(0, np.int32)
+        self.held_out = np.zeros(0, bool)
 
-    def add(self, h: int, data: StepData) -> None:
-        """New episodes of step h."""
-        if h == len(self.steps):
-            self.steps.append(data)
-        else:
-            old = self.steps[h]
-            self.steps[h] = StepData(
-                np.concatenate([old.inputs, data.inputs]),
-                np.concatenate([old.states, data.states]),
-                np.concatenate([old.command, data.command]),
-            )
+    @property
+    def steps(self) -> int:
+        """How many steps have data."""
+        return int(self.step[-1]) + 1 if self.step.size else 0
+
+    @property
+    def inputs(self) -> Floats:
+        """x and x' side by side, flat and scaled, [n, 2d]; not copied."""
+        return self._table[: self.step.size]
+
+    def add(
+        self, h: int, inputs: Floats, states: NDArray[np.int32], command: NDArray[np.int32]
+    ) -> None:
+        """New episodes of step h, the step at hand or the next one."""
+        before, number = self.step.size, states.size
+        taken = int((self.step == h).sum())
+        while self._table.shape[0] < before + number:
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        self._table[before : before + number] = inputs / self.scale
+        self.step = np.concatenate([self.step, np.full(number, h, np.int32)])
+        self.states = np.concatenate([self.states, states])
+        self.command = np.concatenate([self.command, command])
+        place = np.arange(taken, taken + number)
+        self.held_out = np.concatenate([self.held_out, place % HOLD_OUT == HOLD_OUT - 1])
         if h == 0:
-            self.scale = _scale_of(self.steps[0].inputs)
+            self._rescale()
 
-    def centre(self, h: int, *, by_step: bool) -> NDArray[np.float32]:
-        """What is subtracted from step h's inputs: its own mean, or the first step's."""
-        return self.steps[h if by_step else 0].centre
+    def centres(self, *, by_step: bool) -> tuple[Floats, NDArray[np.int32]]:
+        """Means of training rows, of every step or of the first alone, and each row's."""
+        steps = range(self.steps if by_step else 1)
+        means = [self.inputs[(self.step == h) & ~self.held_out].mean(axis=0) for h in steps]
+        return np.stack(means), self.step if by_step else np.zeros_like(self.step)
 
-    def examples(
-        self, h: int, tables: LabelTables, *, by_step: bool, rows: NDArray[np.bool_] | None = None
-    ) -> Examples:
-        """Step h standardised and labelled; rows without a choice of outcome teach nothing."""
-        assert self.scale is not None
-        step = self.steps[h]
-        label, valid = tables.label(h, step.states, step.command)
-        use = valid.sum(axis=1) > 1
-        if rows is not None:
-            use &= rows
-        inputs = (step.inputs[use] - self.centre(h, by_step=by_step)) / self.scale
-        return Examples(inputs, label[use], valid[use])
+    def _rescale(self) -> None:
+        """Measure the scale on the first step; constant inputs must not explode later."""
+        raw = self.inputs.astype(np.float64) * self.scale
+        spread = raw.std(axis=0)
+        typical = float(np.sqrt((spread**2).mean()))
+        floor = 0.1 * typical if typical > 0 else 1.0
+        self.scale = np.maximum(spread, floor).astype(np.float32)
+        self._table[: self.step.size] = raw / self.scale
 
 
 class LabelTables:
@@ -92,18 +87,19 @@ class LabelTables:
         """L."""
         return int(self._valid.shape[-1])
 
-    def label(
-        self, h: int, states: NDArray[np.int32], command: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The labels [n] whose command was executed, and the existing labels [n, L]."""
-        valid, commands = self._at(self._valid, h)[states], self._at(self._command, h)[states]
-        return np.argmax(valid & (commands == command[:, None]), axis=1), valid
+    def examples(self, replay: Replay, *, by_step: bool, weight: Floats) -> Examples:
+        """The replay, labelled; rows without a choice of outcome lose nothing and teach nothing."""
+        valid = self._at(self._valid, replay.step, replay.states)
+        commands = self._at(self._command, replay.step, replay.states)
+        label = np.argmax(valid & (commands == replay.command[:, None]), axis=1)
+        return Examples(replay.inputs, *replay.centres(by_step=by_step), label, valid, weight)
 
-    def successor(
-        self, h: int, states: NDArray[np.int32], label: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """Where the labels lead, [n]."""
-        return self._at(self._successor, h)[states, label]
+    def decoded(self, h: int, states: NDArray[np.int32], scores: Floats) -> NDArray[np.int32]:
+        """Where the best-scored labels [n, L] lead from these states at step h, [n]."""
+        step = np.full(states.size, h, np.int32)
+        label = np.where(self._at(self._valid, step, states), scores, -np.inf).argmax(axis=1)
+        successors = self._at(self._successor, step, states)
+        return np.take_along_axis(successors, label[:, None], axis=1)[:, 0]
 
     def same_as(self, other: LabelTables, states: NDArray[Any]) -> bool:
         """Do both number the outcomes of these states alike, wherever there is a choice?"""
@@ -121,21 +117,7 @@ class LabelTables:
         )
 
     @staticmethod
-    def _at(table: NDArray[Any], h: int) -> NDArray[Any]:
-        return table if table.ndim == 2 else table[h]
-
-
-def concatenated(parts: list[Examples]) -> Examples:
-    """Several steps' examples as one set."""
-    return Examples(
-        np.concatenate([part.inputs for part in parts]),
-        np.concatenate([part.label for part in parts]),
-        np.concatenate([part.valid for part in parts]),
-    )
-
-
-def _scale_of(inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The standard deviation of every input, floored: constant inputs must not explode later."""
-    spread = inputs.astype(np.float64).std(axis=0)
-    typical = float(np.sqrt((spread**2).mean()))
-    return np.maximum(spread, 0.1 * typical if typical > 0 else 1.0).astype(np.float32)
+    def _at(
+        table: NDArray[Any], step: NDArray[np.int32], states: NDArray[np.int32]
+    ) -> NDArray[Any]:
+        return table[states] if table.ndim == 2 else table[step, states]

@@ -2,7 +2,8 @@
 
 A predictor learns the outputs of a fixed random network; where it errs, little was seen so far:
 
-    bonus(x') = coefficient · mean over outputs of (predictor(z) − random(z))²,   z = x' standardised
+    bonus(x') = coefficient · mean over outputs of (predictor(z) − random(z))²,
+    z = x' with mean 0 and standard deviation 1 over all seen so far, clipped
 
 It plugs into `tasid.algorithms.ppo` as a `Bonus` and is paid for arriving at x'.
 """
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tasid.learning.descent import Descent, Weights
+from tasid.learning.descent import ADAM, Descent, Weights
 from tasid.learning.networks import Dense
 
 _LEAST_VARIANCE = 1e-8
@@ -24,7 +25,7 @@ _LEAST_VARIANCE = 1e-8
 class Moments(NamedTuple):
     """Mean and variance of everything seen so far, [d] or a scalar, and how much that is."""
 
-    count: jax.Array
+    number: jax.Array
     mean: jax.Array
     variance: jax.Array
 
@@ -37,7 +38,7 @@ class Moments(NamedTuple):
         """With the rows of weight 1 of values [N, …] added."""
         weight = weight.reshape(weight.shape + (1,) * (values.ndim - 1))
         new = weight.sum()
-        total = jnp.maximum(self.count + new, 1.0)
+        total = jnp.maximum(self.number + new, 1.0)
         mean = (values * weight).sum(axis=0) / jnp.maximum(new, 1.0)
         squares = (((values - mean[None]) ** 2) * weight).sum(axis=0)
         apart = mean - self.mean
@@ -45,7 +46,7 @@ class Moments(NamedTuple):
         share = new / total
         variance = (1.0 - share) * self.variance + squares / total
         return Moments(
-            self.count + new,
+            self.number + new,
             self.mean + share * apart,
             variance + share * (1.0 - share) * apart**2,
         )
@@ -80,7 +81,7 @@ class RND:
     limit: float = 5.0
     """Standardised observations are clipped to ± this."""
     normalise: bool = False
-    descent: Descent = Descent()
+    descent: Descent = ADAM
 
     def start(self, key: jax.Array, inputs: int) -> RNDState:
         """Two unrelated networks, and no statistics."""

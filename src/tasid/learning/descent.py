@@ -1,4 +1,4 @@
-"""One step of gradient descent on a flat parameter vector: Adam, with the gradient's norm clipped."""
+"""One step down a gradient on a flat parameter vector: Adam, with the gradient's norm clipped."""
 
 from __future__ import annotations
 
@@ -38,3 +38,7 @@ class Descent:
         gradient = jax.grad(loss)(weights.parameters)
         change, state = self._optimiser.update(gradient, weights.optimiser, weights.parameters)
         return Weights(optax.apply_updates(weights.parameters, change), state)
+
+
+ADAM = Descent()
+"""The paper's, for the lock."""

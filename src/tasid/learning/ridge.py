@@ -19,26 +19,46 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Standardised inputs with labels, ready to regress on."""
+    """Inputs with labels; centres are subtracted on the fly, so that rows are never copied."""
 
     inputs: Floats
     """[n, D]."""
+    centres: Floats
+    """[T, D]."""
+    group: NDArray[np.int32]
+    """Which centre belongs to each row, [n]."""
     label: NDArray[np.int64]
     valid: NDArray[np.bool_]
     """Which labels exist where the transition started, [n, L]."""
+    weight: Floats
+    """How much each row counts, [n]; 0 takes it out."""
+
+    def scores(self, weights: Floats) -> Floats:
+        """(inputs − centre)·W + b for weights [D+1, L], of every row, [n, L]."""
+        offset = weights[-1:] - self.centres @ weights[:-1]
+        return self.inputs @ weights[:-1] + offset[self.group]
 
     def log_probabilities(self, scores: Floats) -> Floats:
         """ln f over the existing labels, [n, L]; −∞ elsewhere."""
         masked = np.where(self.valid, scores, -np.inf)
-        masked = masked - masked.max(axis=1, keepdims=True)
-        normaliser = np.log(np.exp(masked).sum(axis=1, keepdims=True))
-        log_f: Floats = masked - normaliser
-        return log_f
+        masked -= masked.max(axis=1, keepdims=True)
+        masked -= np.log(np.exp(masked).sum(axis=1, keepdims=True))
+        return masked
 
     def losses(self, scores: Floats) -> Floats:
         """−ln f(label) of every row, [n]."""
-        rows = np.arange(self.label.size)
-        return -self.log_probabilities(scores)[rows, self.label]
+        return -self.log_probabilities(scores)[np.arange(self.label.size), self.label]
+
+    def only(self, rows: NDArray[np.bool_]) -> Examples:
+        """These rows alone."""
+        return Examples(
+            self.inputs[rows],
+            self.centres,
+            self.group[rows],
+            self.label[rows],
+            self.valid[rows],
+            self.weight[rows],
+        )
 
 
 @cache
@@ -49,23 +69,26 @@ def _threads() -> ThreadpoolController:
 def fit_ridge(
     examples: Examples, *, penalty: float, start: Floats, iterations: int = 100
 ) -> Floats:
-    """Weights [D+1, L] (the last row is the bias, which is not penalised).
+    """Weights [D+1, L]; the last row is the bias, which is not penalised.
 
     Minimises Σ −ln f(label) + ½·penalty·‖weights‖², by L-BFGS from `start`.
     """
-    inputs, rows = examples.inputs, np.arange(examples.label.size)
+    rows, groups = np.arange(examples.label.size), examples.centres.shape[0]
 
     def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        weights = flat.reshape(start.shape).astype(np.float32)
-        log_f = examples.log_probabilities(inputs @ weights[:-1] + weights[-1:])
+        table = flat.reshape(start.shape)
+        log_f = examples.log_probabilities(examples.scores(table.astype(np.float32)))
         residual = np.exp(log_f)
         residual[rows, examples.label] -= 1.0
+        residual *= examples.weight[:, None]
+        by_group = np.stack(
+            [np.bincount(examples.group, column, groups) for column in residual.T], axis=1
+        )
         gradient = np.empty(start.shape)
-        gradient[:-1] = inputs.T @ residual
-        gradient[-1] = residual.sum(axis=0)
-        table = flat.reshape(start.shape)
+        gradient[:-1] = examples.inputs.T @ residual - examples.centres.T @ by_group
         gradient[:-1] += penalty * table[:-1]
-        loss = -float(log_f[rows, examples.label].sum(dtype=np.float64))
+        gradient[-1] = by_group.sum(axis=0)
+        loss = -float((log_f[rows, examples.label] * examples.weight).sum(dtype=np.float64))
         return loss + 0.5 * penalty * float((table[:-1] ** 2).sum()), gradient.ravel()
 
     # The products are small: a second BLAS thread costs more than it brings.

@@ -23,6 +23,8 @@ from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, policy_value
 _SHOWN = 10
 _NEGLIGIBLE = 1e-12
 """Pairs of true and tracked state rarer than this are followed no further; they grow too many."""
+_ROUNDING = 1e-9
+"""Labels this close in probability are a tie; without it, rounding would decide."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def population_limit(
     """The exact value of TASID with perfect models in a world whose states look like `looks` [S].
 
     `labels` are those of the method: "actions" is the paper's. Ties of the posterior, and
-    transitions that exploration never shows, go to the lowest label.
+    transitions that exploration never shows, go to the lowest label; a learner's choice would be
+    arbitrary there.
     """
     sim = world.simulator
     seen = _checked_looks(looks, sim)
@@ -172,7 +175,9 @@ def _posterior(
     mass = joint.mass[pair] * chances[pair, label, action]
     number = valid.shape[1]
     weights = np.bincount(row.reshape(-1) * number + label, mass, code.size * number)
-    return code, weights.reshape(code.size, number).argmax(axis=1)
+    weights = weights.reshape(code.size, number)
+    best = weights.max(axis=1, keepdims=True)
+    return code, (weights >= best * (1.0 - _ROUNDING)).argmax(axis=1)
 
 
 def _sights(
