@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import lock_table, outcome_table
+from benchmarks import lock_table, outcome_table, state_space
 
-BENCHMARKS = {"lock-table": lock_table.run, "outcome-table": outcome_table.run}
+BENCHMARKS = {
+    "lock-table": lock_table.run,
+    "outcome-table": outcome_table.run,
+    "state-space": state_space.run,
+}
 
 
 def main() -> None:

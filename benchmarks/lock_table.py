@@ -22,7 +22,9 @@ PAPER = {5: 10_000, 10: 10_000, 20: 50_000, 40: 400_000}
 def run(arguments: Sequence[str]) -> None:
     """Print one Markdown row per horizon."""
     options = _parse(arguments)
-    print(f"| method | H | episodes | ratio median (all {len(options.seeds)} seeds) | skill median | seconds |")
+    print(
+        f"| method | H | episodes | ratio median (all {len(options.seeds)} seeds) | skill median | seconds |"
+    )
     print("|---|---|---|---|---|---|")
     for horizon in options.horizons:
         print(_row(horizon, options), flush=True)
@@ -44,7 +46,9 @@ def _row(horizon: int, options: argparse.Namespace) -> str:
     started = time.perf_counter()
     common = {"eta": options.eta, "episodes": episodes, "method": options.method}
     if options.alone:
-        results = [tasid.learn(e, seed=s, **common) for e, s in zip(envs, options.seeds, strict=True)]
+        results = [
+            tasid.learn(e, seed=s, **common) for e, s in zip(envs, options.seeds, strict=True)
+        ]
     else:
         results = tasid.learn(envs, seeds=options.seeds, **common)
     seconds = time.perf_counter() - started

@@ -22,6 +22,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 import tasid
+from browser import browse, in_browser, measure
 from mdps import quick
 from pages import Page, edit_asked, page_of, rewrite
 from tasid.envs.combination_lock import lock_simulator
@@ -98,6 +99,8 @@ def test_the_page_says_what_the_records_and_the_exact_values_say(finished):
     assert values["Learning episodes"] == str(sum(each))
     actions = [step.action for step in plan.route()]
     assert " ".join(map(str, actions)) in said
+    assert ("Every step has a model of its own." in said) == by_epochs(finished)
+    assert ("All steps share one model." in said) != by_epochs(finished)
     head, *rows = page.table("steps")
     assert ("epochs" in head) == by_epochs(finished)
     assert [int(row[head.index("episodes")]) for row in rows] == each
@@ -162,7 +165,11 @@ def test_a_loss_that_ran_away_leaves_a_gap(run):
     for name in ("steps.jsonl", "epochs.jsonl"):
         text = (run / name).read_text()
         (run / name).write_text(re.sub(r'("validation_loss": )[^,}]+', r"\1null", text))
-    assert "not finite" in page_of(run).text()
+    page = page_of(run)
+    head, *rows = page.table("steps")
+    cells = {row[head.index("validation loss")] for row in rows}
+    assert cells == {"not finite" if by_epochs(run) else "–"}
+    assert "nan" not in page.text()
 
 
 @pytest.mark.parametrize(
@@ -357,9 +364,12 @@ def test_a_failing_report_keeps_the_old_page(run):
         ({"horizon": 9, "eta": 0.25, "bernoulli": True, "noise": 1e-05, "seed": 3}, 0.1, 8),
         ({"unperturbed": "true", "noise": 0, "seed": 0}, 0.0, 0),
         ({"unperturbed": "it's $HOME; rm *", "seed": 0}, 0.3, 0),
+        ({"horizon": None, "text_map": None, "eta": 0.1, "seed": 0}, 0.1, 0),
+        ({"text_map": "#####\n#S.G#\n#####", "seed": 0}, 0.1, 0),
     ],
 )
-def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta, seed):
+@pytest.mark.parametrize("episodes", [600, "auto"])
+def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta, seed, episodes):
     ordered = []
     monkeypatch.setattr(
         "tasid.runs.train.train", lambda order, *_, **__: ordered.append(order) or {}
@@ -368,7 +378,7 @@ def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta
     asked = {
         "environment": {"name": "combination-lock", "options": options},
         "eta": eta,
-        "episodes": 600,
+        "episodes": episodes,
         "seed": seed,
         "method": "paper",
         "evaluation_episodes": 300,
@@ -380,8 +390,8 @@ def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta
     with pytest.raises(SystemExit) as stop:
         main([*words[1:], "--json"])
     assert not stop.value.code, capsys.readouterr().err
-    wanted = {"eta": eta, **options}
-    assert ordered == [Order("combination-lock", wanted, eta, 600, seed, "paper", 300)]
+    wanted = {"eta": eta} | {key: value for key, value in options.items() if value is not None}
+    assert ordered == [Order("combination-lock", wanted, eta, episodes, seed, "paper", 300)]
 
 
 # ---------------------------------------------------------------- pictures
@@ -520,78 +530,17 @@ def test_other_files_are_refused_by_name(tmp_path, name):
 
 # ---------------------------------------------------------------- in a browser
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
-    "--disable-background-networking --disable-component-update --disable-sync "
-    "--virtual-time-budget=3000 --enable-logging=stderr"
-).split()
-MEASURE = """<script>
-const touch = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
-                     && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-addEventListener("load", () => {
-  const shown = [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().width);
-  const clashes = [], small = [];
-  for (const svg of shown) {
-    const texts = [...svg.querySelectorAll("text")];
-    const boxes = texts.map(t => t.getBoundingClientRect());
-    const right = document.documentElement.clientWidth;
-    boxes.forEach((a, i) => {
-      if (a.left < 0 || a.right > right) clashes.push(texts[i].textContent + " outside");
-      if (parseFloat(getComputedStyle(texts[i]).fontSize) * svg.getScreenCTM().a < 9)
-        small.push(texts[i].textContent);
-      boxes.slice(i + 1).forEach((b, j) => {
-        if (touch(a, b)) clashes.push(texts[i].textContent + " / " + texts[i + 1 + j].textContent);
-      });
-    });
-  }
-  parent.postMessage({inner: innerWidth, scroll: document.documentElement.scrollWidth,
-                      figures: shown.length, clashes, small}, "*");
-});
-</script>"""
-COLLECT = """<!DOCTYPE html><html><body><script>
-const seen = []; addEventListener("message", m => {
-  seen.push(m.data); document.getElementById("seen").textContent = JSON.stringify(seen);
-});
-</script><pre id="seen"></pre>FRAMES</body></html>"""
 
-
-def browse(tmp_path, page, *arguments):
-    profile = tmp_path / "profile"
-    command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", *arguments, page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    shutil.rmtree(profile, ignore_errors=True)
-    assert done.returncode == 0, done.stderr
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not console, console
-    return done.stdout
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@in_browser
 def test_the_page_fits_narrow_and_wide_windows(finished, tmp_path):
-    text = (finished / "report.html").read_text()
-    measured = re.sub(r"<meta http-equiv[^>]*>", "", text).replace("</body>", f"{MEASURE}</body>")
-    (tmp_path / "measured.html").write_text(measured)
-    frames = "".join(
-        f'<iframe src="measured.html" style="border:0;width:{width}px;height:900px"></iframe>'
-        for width in (400, 1200)
-    )
-    (tmp_path / "frames.html").write_text(COLLECT.replace("FRAMES", frames))
-    dom = browse(tmp_path, tmp_path / "frames.html", "--dump-dom", "--window-size=1300,1000")
-    seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', dom, flags=re.S)[1])
-    assert sorted(window["inner"] for window in seen) == [400, 1200]
-    for window in seen:
+    for window in measure(tmp_path, finished / "report.html"):
         assert window["scroll"] == window["inner"], "no scrolling sideways"
         assert window["figures"] == 4 + 2 + 1 + 1
         assert window["clashes"] == []
         assert window["small"] == [], "no text below 9 pixels"
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+@in_browser
 def test_the_page_shows_itself_in_light_and_dark(finished, tmp_path):
     brightness = {}
     for scheme, setting in (("dark", 0), ("light", 1)):

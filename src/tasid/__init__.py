@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tasid.algorithms import Agent as Agent
     from tasid.algorithms import Policy as Policy
     from tasid.algorithms import Score as Score
+    from tasid.algorithms import calibrate as calibrate
+    from tasid.algorithms import estimate_eta as estimate_eta
     from tasid.algorithms import evaluate as evaluate
     from tasid.algorithms import load as load
     from tasid.envs import BlockMDP as BlockMDP
@@ -48,6 +50,8 @@ _HOME = {
     "Agent": "tasid.algorithms",
     "Policy": "tasid.algorithms",
     "Score": "tasid.algorithms",
+    "calibrate": "tasid.algorithms",
+    "estimate_eta": "tasid.algorithms",
     "evaluate": "tasid.algorithms",
     "load": "tasid.algorithms",
     "learn": "tasid.runs.learn",

@@ -1,6 +1,7 @@
 """Floor 4 — algorithms, one file each, and the policies they return."""
 
 from tasid.algorithms.evaluate import Score, evaluate
+from tasid.algorithms.monitor import calibrate, estimate_eta
 from tasid.algorithms.policy import Agent, Policy, load
 
-__all__ = ["Agent", "Policy", "Score", "evaluate", "load"]
+__all__ = ["Agent", "Policy", "Score", "calibrate", "estimate_eta", "evaluate", "load"]

@@ -320,17 +320,30 @@ def advantages(
 
 def minibatches(key: jax.Array, rows: Rows, size: int) -> Rows:
     """The rows in a random order as [n, size, …], those that count first; weight 0 fills up."""
-    number = rows.weight.shape[0]
-    drawn = jax.random.uniform(key, (number,))
-    order = jnp.argsort(jnp.where(rows.weight > 0, drawn, 2.0))
-    missing = -number % size
+    order = shuffled(key, rows.weight > 0)
+    missing = -order.shape[0] % size
 
     def cut(table: jax.Array) -> jax.Array:
         # Sorting the table once is cheaper than picking rows for every minibatch.
-        filled = jnp.pad(table[order], [(0, missing), *[(0, 0)] * (table.ndim - 1)])
+        picked = table.at[order].get(mode="promise_in_bounds")
+        filled = jnp.pad(picked, [(0, missing), *[(0, 0)] * (table.ndim - 1)])
         return filled.reshape(-1, size, *table.shape[1:])
 
     return jax.tree.map(cut, rows)
+
+
+def shuffled(key: jax.Array, counted: jax.Array) -> jax.Array:
+    """A random order of rows [N] in which those that count come first.
+
+    Whether it counts, a random number and the row's index are packed into one number a row, which
+    sorts several times faster than pairs; rows with equal random numbers keep their order.
+    """
+    number = counted.shape[0]
+    mask = jnp.uint32((1 << (number - 1).bit_length()) - 1)
+    last = jnp.where(counted, jnp.uint32(0), jnp.uint32(1 << 31))
+    drawn = (jax.random.bits(key, (number,), jnp.uint32) >> 1) & ~mask
+    packed = last | drawn | jnp.arange(number, dtype=jnp.uint32)
+    return (jnp.sort(packed) & mask).astype(jnp.int32)
 
 
 def weighted_mean(values: jax.Array, weight: jax.Array) -> jax.Array:

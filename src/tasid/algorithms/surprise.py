@@ -111,7 +111,11 @@ class Surprises:
         places, where = np.unique(np.concatenate(self._keys), return_inverse=True)
         visits = np.bincount(where)
         surprises = np.bincount(where, weights=np.concatenate(self._hits)).astype(np.int64)
-        allowed = max(self._plan.eta, self.eta().high) + _DECODING_ERRORS
+        # A place is held against the planned η, and against how often all others surprise.
+        others = np.maximum(visits.sum() - visits, 1)
+        rate = (surprises.sum() - surprises) / others
+        usual = rate + 2 * np.sqrt(rate * (1 - rate) / others)
+        allowed = np.minimum(np.maximum(self._plan.eta, usual) + _DECODING_ERRORS, 1.0)
         tested = visits >= _FEWEST
         p_values = binom.sf(surprises - 1, visits, allowed)
         wrong = np.flatnonzero(tested & (p_values < _LEVEL / max(1, int(tested.sum()))))

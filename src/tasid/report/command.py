@@ -15,7 +15,7 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     Defaults are spelled out too: a later version may have others.
     """
     try:
-        name, options = asked["environment"]["name"], dict(asked["environment"]["options"])
+        name, given = asked["environment"]["name"], dict(asked["environment"]["options"])
         flags = [
             ("--eta", asked["eta"]),
             ("--episodes", asked["episodes"]),
@@ -25,6 +25,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
+    # Null is only ever a default, and the command line has no word for it.
+    options = {key: value for key, value in given.items() if value is not None}
     if "horizon" in options:
         flags.insert(0, ("--horizon", options.pop("horizon")))
     if options.get("eta") == asked["eta"]:

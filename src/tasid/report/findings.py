@@ -119,7 +119,7 @@ def _learning(
 
 
 def _loss(recorded: Any) -> float:
-    """A loss that ran away was recorded as null; it leaves a gap."""
+    """A loss that ran away, or of no transition at all, was recorded as null; it leaves a gap."""
     return math.nan if recorded is None else float(recorded)
 
 

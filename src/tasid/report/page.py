@@ -112,13 +112,15 @@ def _step_columns(found: Findings) -> list[str]:
 
 def _step_rows(found: Findings) -> Iterator[tuple[str, ...]]:
     decoded, tracked = found.learning.decoder_accuracy, found.learning.tracking_accuracy
+    # A loss that ran away, or one of no transition at all.
+    missing = "not finite" if found.learning.by_epochs else "–"
     for row in found.steps:
         loss = found.learning.validation_loss[row.step]
         yield (
             str(row.step),
             count(row.episodes),
             *([count(row.epochs)] if found.learning.by_epochs else []),
-            f"{loss:.4f}" if loss == loss else "not finite",
+            f"{loss:.4f}" if loss == loss else missing,
             UNKNOWN if decoded is None else percent(float(decoded[row.step])),
             UNKNOWN if tracked is None else percent(float(tracked[row.step + 1])),
             f"{row.seconds_collecting:.2f}",

@@ -1,0 +1,209 @@
+"""The outcome method: it learns with few episodes, chooses by evidence, and keeps its budget."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tasid
+from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Judgement
+from tasid.algorithms.outcome_method import OutcomeLearner, fano_level
+from tasid.algorithms.tasid import tasid as run_tasid
+from tasid.runs.diagnosis import diagnose
+
+
+@pytest.fixture(scope="module")
+def lock20():
+    return tasid.make("combination-lock", horizon=20, seed=7)
+
+
+@pytest.fixture(scope="module")
+def result(lock20):
+    return tasid.learn(lock20, eta=0.1, episodes=1_500, seed=7)
+
+
+def test_thirty_times_fewer_episodes_than_the_paper(lock20, result):
+    score = tasid.evaluate(result.policy, lock20, episodes=10_000, seed=1)
+    exact = lock20.latent.robust_value(result.policy.plan)
+    assert result.episodes <= 1_500
+    assert score.mean > 0.95 * exact
+    assert diagnose(result.policy, lock20).decoder_accuracy.mean() > 0.99
+
+
+def test_says_what_it_chose_and_what_it_saw(result):
+    seen = result.diagnostics
+    assert seen.model.startswith("linear, outcomes by place")
+    assert min(seen.evidence, key=seen.evidence.get) == seen.model
+    assert seen.eta.low < 0.1 < 2 * seen.eta.high
+    assert not seen.eta.exceeded
+    assert seen.map_errors == ()
+    assert seen.warnings == ()
+
+
+def test_a_saved_policy_is_the_same_policy(lock20, result, tmp_path):
+    again = tasid.load(result.policy.save(tmp_path / "policy"))
+    assert float(again.decoder.temperature) == float(result.policy.decoder.temperature)
+    assert again.decoder.labels.kind == result.policy.decoder.labels.kind
+    one = tasid.evaluate(result.policy, lock20, episodes=300, seed=2)
+    two = tasid.evaluate(again, lock20, episodes=300, seed=2)
+    assert (one.returns == two.returns).all()
+
+
+def test_same_seed_same_bytes(lock20, tmp_path):
+    for name in ("one", "two"):
+        tasid.learn(lock20, eta=0.1, episodes=300, seed=3).policy.save(tmp_path / name)
+    one, two = (
+        {f.name: f.read_bytes() for f in (tmp_path / name).iterdir()} for name in ("one", "two")
+    )
+    assert one == two
+
+
+def test_automatic_budget():
+    env = tasid.make("combination-lock", horizon=8, num_actions=5, seed=9)
+    result = tasid.learn(env, eta=0.1, episodes="auto", seed=9)
+    exact = env.latent.robust_value(result.policy.plan)
+    assert tasid.evaluate(result.policy, env, seed=1).mean > 0.95 * exact
+    assert result.episodes < 2_000
+    assert all(step.episodes >= 47 for step in result.diagnostics.steps)
+
+
+def test_grids_number_outcomes_by_action():
+    """A corridor seen through a window: 'right' looks alike everywhere, places do not."""
+    from tasid.envs.block import block_mdp
+    from test_tasid import OneHot
+
+    cells = 5
+    successor = np.clip(np.arange(cells)[:, None] + [-1, 0, 1], 0, cells - 1)
+    sim = tasid.AbstractSimulator(
+        successor, (successor == cells - 1).astype(float), horizon=8, start=2
+    )
+    env = block_mdp("corridor", {}, tasid.perturb(sim, eta=0.1, seed=1), OneHot(cells))
+    result = tasid.learn(env, eta=0.1, episodes=1_500, seed=0)
+    exact = env.latent.robust_value(result.policy.plan)
+    assert tasid.evaluate(result.policy, env, seed=1).mean > 0.97 * exact
+
+
+def test_climbs_to_a_network_where_a_line_cannot_do():
+    """Outcomes told apart only by a product of two inputs (exclusive or)."""
+    env = xor_world()
+    result = tasid.learn(env, eta=0.05, episodes=4_000, seed=0)
+    assert result.diagnostics.model.startswith("network")
+    exact = env.latent.robust_value(result.policy.plan)
+    assert tasid.evaluate(result.policy, env, seed=1).mean > 0.93 * exact
+
+
+def xor_world():
+    from dataclasses import dataclass
+    from functools import partial
+
+    import jax
+    import jax.numpy as jnp
+
+    from tasid.envs.block import block_mdp
+
+    @partial(jax.tree_util.register_dataclass, data_fields=["sign"], meta_fields=[])
+    @dataclass(frozen=True)
+    class Product:
+        sign: jax.Array
+
+        @property
+        def shape(self):
+            return (2,)
+
+        def __call__(self, key, state):
+            flip = jnp.where(jax.random.bernoulli(key), 1.0, -1.0)
+            noise = 0.1 * jax.random.normal(jax.random.fold_in(key, 1), (2,))
+            return jnp.stack([flip, flip * self.sign[state]]) + noise
+
+    # Two rails: stay or switch; the reward is on one of them, and swaps places with time.
+    horizon = 4
+    successor = np.array([[0, 1], [1, 0]])
+    reward = np.zeros((horizon, 2, 2))
+    for h in range(horizon):
+        reward[h, :, :] = successor == h % 2
+    sim = tasid.AbstractSimulator(successor, reward, horizon=horizon)
+    world = tasid.perturb(sim, eta=0.05, seed=3)
+    return block_mdp("rails", {}, world, Product(jnp.array([1.0, -1.0])))
+
+
+@pytest.mark.parametrize(
+    ("horizon", "episodes"), [(2, 40), (3, 80), (10, 600), (40, 2_000), (5, 97)]
+)
+def test_fixed_quota_spends_what_it_is_given(horizon, episodes):
+    quota = FixedQuota(episodes, horizon)
+    spent = [quota.wants(h, 0, None) for h in range(horizon - 1)]
+    assert sum(spent) == episodes
+    assert min(spent) >= 5 or horizon == 5
+    assert all(quota.wants(h, 1, None) == 0 for h in range(horizon - 1))
+    assert spent[0] >= 7 * spent[-1] - 8 or horizon <= 3
+
+
+def test_too_few_episodes_are_refused(lock20):
+    with pytest.raises(ValueError, match="episodes: 100 are too few for a horizon of 20; give 165"):
+        tasid.learn(lock20, eta=0.1, episodes=100)
+    with pytest.raises(ValueError, match="neither a whole number nor 'auto'"):
+        tasid.learn(lock20, eta=0.1, episodes="some")
+    with pytest.raises(ValueError, match="method 'paper', which needs a number"):
+        tasid.learn(lock20, eta=0.1, episodes="auto", method="paper")
+
+
+class Told:
+    def __init__(self, *steps):
+        self.steps = steps
+
+    def judged(self, h):
+        return self.steps[h]
+
+
+def test_evidence_quota_stops_and_goes_on():
+    quota = EvidenceQuota(epsilon=0.05, delta=0.1)
+    assert quota.batch == math.ceil(math.log(10) / 0.05) == 47
+    assert quota.wants(0, 0, Told()) == 4 * 47
+    clear, unclear = Judgement(40, 0, -3.0), Judgement(40, 9, -3.0)
+    lossy, none = Judgement(40, 0, 12.0), Judgement(0, 0, 0.0)
+    assert quota.wants(0, 188, Told(clear)) == 0
+    assert quota.wants(0, 188, Told(unclear)) == 94
+    assert quota.wants(0, 188, Told(lossy)) == 94
+    assert quota.wants(0, 188, Told(none)) == 0, "no choice of outcomes: nothing to learn"
+    assert quota.wants(0, 4_096, Told(unclear)) == 0, "given up"
+    for bad in ({"epsilon": 0}, {"delta": 1.0}):
+        with pytest.raises(ValueError, match="is not in"):
+            EvidenceQuota(**bad)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.1, 0.3])
+def test_a_perfect_decoder_never_exceeds_the_fano_level(eta):
+    """Every extreme ξ over three outcomes: H(command | outcome) against the bound."""
+    worst = 0.0
+    for sends in product(range(3), repeat=3):
+        joint = np.zeros((3, 3))
+        for o, to in enumerate(sends):
+            joint[o, o] += (1 - eta) / 3
+            joint[o, to] += eta / 3
+        posterior = joint / joint.sum(axis=0, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            worst = max(worst, -np.nansum(joint * np.log(posterior)))
+    level = float(fano_level(np.array([3]), eta)[0])
+    assert worst <= level + 1e-12
+
+
+def test_detours_and_plan_roll_ins(lock20):
+    """Half of the roll-ins leave the plan once, at one of the two steps before; never earlier."""
+    seen = {}
+
+    class Spy(OutcomeLearner):
+        def learn(self, h, data):
+            seen[h] = np.asarray(data.detour[0])
+            return super().learn(h, data)
+
+    plan = tasid.robust_dp(lock20.simulator, eta=0.1)
+    learner = Spy(lock20.target, plan, quota=FixedQuota(2_000, 20), seed=1)
+    run_tasid([lock20.target], [plan], learner, seeds=[1])
+    assert (seen[0] == -1).all()
+    for h, detour in seen.items():
+        assert set(detour.tolist()) <= {-1, h - 1, h - 2}
+    late = np.concatenate([seen[h] >= 0 for h in range(2, 19)])
+    assert abs(late.mean() - 0.5) < 4.5 * 0.5 / math.sqrt(late.size)
