@@ -16,13 +16,17 @@ from tasid.envs.target import stream
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[],
-    meta_fields=["pay", "horizon", "num_actions", "traceable"],
+    meta_fields=["pay", "turn", "horizon", "num_actions", "traceable"],
 )
 @dataclass(frozen=True)
 class Probe:
-    """Every episode has a fair coin ±1; it sees (coin, step), and pay(coin, action, step) is paid."""
+    """Every episode has a fair coin ±1; one sees (coin, step).
+
+    An action pays pay(coin, action, step) and leaves the coin as turn(coin, action, step).
+    """
 
     pay: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    turn: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] = lambda coin, action, h: coin
     horizon: int = 1
     num_actions: int = 1
     traceable: bool = True
@@ -36,16 +40,15 @@ class Probe:
         return coin, self._look(coin, 0)
 
     def step(self, state, actions, h, keys):
-        return state, self._look(state, h + 1), self.pay(state, actions, h)
+        after = self.turn(state, actions, h)
+        return after, self._look(after, h + 1), self.pay(state, actions, h)
 
     def _look(self, coin, h):
         seen = jnp.stack([coin, jnp.broadcast_to(jnp.float32(h), coin.shape)], axis=-1)
         return seen if self.traceable else np.asarray(seen)
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=[], meta_fields=["horizon", "traceable"]
-)
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["horizon", "traceable"])
 @dataclass(frozen=True)
 class Cliff:
     """Action 0 ends the episode, action 1 earns 1 and goes on; it sees the step it is at.

@@ -284,7 +284,7 @@ def test_defaults_are_the_papers() -> None:
     """Table 1 and the text of appendix D, for the combination lock."""
     config = FitConfig()
     assert (config.learning_rate, config.batch_size, config.clip) == (0.0003, 32, 0.25)
-    assert (config.patience, config.max_epochs, config.split(1000)) == (10, 100, 800)
+    assert (config.patience, config.max_epochs, config.training(1000)) == (10, 100, 800)
     env = tasid.make("combination-lock", horizon=20)
     assert paper_network(env.target) == MLP(32, 10, (56, 56))
     assert (env.simulator.num_actions, env.options["eta"], env.options["noise"]) == (10, 0.1, 0.1)

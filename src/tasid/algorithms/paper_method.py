@@ -17,7 +17,11 @@ from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.tasid import FITTING, Explored, Fitted
 from tasid.envs.target import Target, seed_key, stream
 from tasid.learning import MLP, Fit, FitConfig, Network, Transitions, action_labels, fit
+from tasid.learning.convolution import CNN
 from tasid.mdp import RobustPlan
+
+IMAGES = FitConfig(batch_size=256, clip=100.0)
+"""The paper's hyper-parameters for images."""
 
 
 class PaperLearner:
@@ -34,8 +38,8 @@ class PaperLearner:
         seeds: Sequence[int],
         config: FitConfig | None = None,
     ) -> None:
-        self._config = config or FitConfig()
         self._network = paper_network(targets[0])
+        self._config = config or (IMAGES if isinstance(self._network, CNN) else FitConfig())
         self._episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
         keys = jnp.stack([seed_key(seed) for seed in seeds])
         self._keys = stream(keys, FITTING + 1)
@@ -77,8 +81,10 @@ class PaperLearner:
         )
 
 
-def paper_network(target: Target) -> MLP:
-    """The paper's [56, 56] network for vector observations."""
+def paper_network(target: Target) -> MLP | CNN:
+    """The paper's two networks: convolutions for images, [56, 56] for everything else."""
+    if len(target.observation_shape) == 3:
+        return CNN(target.observation_shape, target.num_actions)
     return MLP(int(np.prod(target.observation_shape)), target.num_actions)
 
 

@@ -31,6 +31,8 @@ class Policy:
     plan: RobustPlan
     decoder: Decoder
     observation_shape: tuple[int, ...]
+    observation_dtype: str
+    """What an observation's numbers are: float32 vectors, uint8 images."""
     method: str
     environment: Mapping[str, Any] | None = None
     """Name and options of the environment of ours it was learned in, to build it again."""
@@ -73,6 +75,7 @@ class Policy:
             "labels": self.decoder.labels.kind,
             "network": self.decoder.network.describe(),
             "observation_shape": list(self.observation_shape),
+            "observation_dtype": self.observation_dtype,
             "environment": None if self.environment is None else dict(self.environment),
         }
         arrays = {
@@ -108,7 +111,8 @@ def load(path: str | Path) -> Policy:
             temperature=jnp.float32(arrays["temperature"]),
         )
         shape = tuple(int(n) for n in meta["observation_shape"])
-        return Policy(plan, decoder, shape, str(meta["method"]), meta["environment"])
+        dtype = np.dtype(meta["observation_dtype"]).name
+        return Policy(plan, decoder, shape, dtype, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
 
@@ -125,7 +129,7 @@ class Agent:
             raise ValueError(f"slot: {slot} is not in 0 … {WIDTH - 1}")
         self._policy = policy
         self._slot = slot
-        self._batch = np.zeros((WIDTH, *policy.observation_shape), np.float32)
+        self._batch = np.zeros((WIDTH, *policy.observation_shape), policy.observation_dtype)
         self.reset()
 
     def reset(self) -> None:
@@ -207,7 +211,7 @@ class Agent:
             raise TypeError(f"observation: dtype {array.dtype} at step {self._step} is no number")
         if not np.isfinite(array).all():
             raise ValueError(f"observation: not finite at step {self._step}")
-        return array.astype(np.float32)
+        return array.astype(self._policy.observation_dtype)
 
 
 @jax.jit

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, overload
 
+import jax
+import numpy as np
+
 from tasid.algorithms import Policy
 from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Quota
 from tasid.algorithms.outcome_method import OutcomeLearner
@@ -14,6 +17,7 @@ from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
+from tasid.envs.target import seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 
 METHODS = ("outcome", "paper")
@@ -151,6 +155,11 @@ def _run_outcome(
     """One seed after the other: each chooses its own way of modelling."""
     runs: Runs = []
     for target, plan, seed in zip(targets, plans, seeds, strict=True):
+        if len(target.observation_shape) > 1:
+            raise ValueError(
+                f"method: 'outcome' does not see images yet (observations of shape "
+                f"{target.observation_shape}); use method 'paper'"
+            )
         learner = OutcomeLearner(target, plan, quota=_quota(episodes, plan), seed=seed)
         (learned,) = tasid([target], [plan], learner, seeds=[seed], callbacks=callbacks)
         learned = replace(learned, decoder=learner.finish())
@@ -244,5 +253,7 @@ def _result(
         if isinstance(world, BlockMDP)
         else None
     )
-    policy = Policy(run.plan, run.decoder, target.observation_shape, method, environment)
+    shown = jax.eval_shape(target.reset, seed_key(0)[None])[1]
+    dtype = np.dtype(shown.dtype).name
+    policy = Policy(run.plan, run.decoder, target.observation_shape, dtype, method, environment)
     return LearningResult(policy, run.episodes, diagnostics)
