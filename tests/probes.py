@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,39 +12,52 @@ import numpy as np
 from tasid.envs.target import stream
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[],
-    meta_fields=["pay", "turn", "horizon", "num_actions", "traceable"],
-)
+@partial(jax.tree_util.register_dataclass, data_fields=["pay", "turn"], meta_fields=["traceable"])
 @dataclass(frozen=True)
 class Probe:
-    """Every episode has a fair coin ±1; one sees (coin, step).
+    """Every episode has a fair coin, heads (1) or tails (0); one sees (±1 for it, the step).
 
-    An action pays pay(coin, action, step) and leaves the coin as turn(coin, action, step).
+    Rewards and what becomes of the coin are tables [coin, action, step]; data, so that all probes
+    of one shape share compiled code.
     """
 
-    pay: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    turn: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] = lambda coin, action, h: coin
-    horizon: int = 1
-    num_actions: int = 1
+    pay: jax.Array
+    turn: jax.Array
     traceable: bool = True
+
+    @property
+    def num_actions(self):
+        return self.pay.shape[1]
+
+    @property
+    def horizon(self):
+        return self.pay.shape[2]
 
     @property
     def observation_shape(self):
         return (2,)
 
     def reset(self, keys):
-        coin = jax.vmap(jax.random.rademacher)(stream(keys, 0)).astype(jnp.float32)
+        coin = jax.vmap(jax.random.bernoulli)(stream(keys, 0)).astype(jnp.int32)
         return coin, self._look(coin, 0)
 
     def step(self, state, actions, h, keys):
-        after = self.turn(state, actions, h)
-        return after, self._look(after, h + 1), self.pay(state, actions, h)
+        after = self.turn[state, actions, h]
+        return after, self._look(after, h + 1), self.pay[state, actions, h]
 
     def _look(self, coin, h):
-        seen = jnp.stack([coin, jnp.broadcast_to(jnp.float32(h), coin.shape)], axis=-1)
+        seen = jnp.stack([2.0 * coin - 1.0, jnp.full(coin.shape, h, jnp.float32)], axis=-1)
         return seen if self.traceable else np.asarray(seen)
+
+
+def probe(pay, turn=lambda coin, action, h: coin, *, actions=4, horizon=2, traceable=True):
+    """A probe that pays pay(coin, action, step) and then has the coin turn(coin, action, step)."""
+    places = np.indices((2, actions, horizon))
+    return Probe(
+        jnp.asarray(np.broadcast_to(pay(*places), places[0].shape), jnp.float32),
+        jnp.asarray(np.broadcast_to(turn(*places), places[0].shape), jnp.int32),
+        traceable,
+    )
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["horizon", "traceable"])

@@ -26,7 +26,7 @@ from tasid.envs.lock_family import lock_family
 from tasid.envs.target import seed_key
 from tasid.learning.networks import Dense
 from tasid.mdp import PerturbedMDP, is_perturbation
-from test_ppo import TINY, experience_of, same
+from test_ppo import TINY, experience_of, same, state_of
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bernoulli"])
@@ -130,7 +130,7 @@ def test_epopt_counts_in_a_batch_of_a_hundred():
         mask = EPOpt(epsilon)(returns)
         assert int(mask.sum()) == number
         assert float(returns[mask].max()) == number - 1
-    for epsilon, batch, number in ((0.1, 30, 3), (0.7, 10, 7)):  # not 4 and 8, by rounding
+    for epsilon, batch, number in ((0.55, 100, 55), (0.07, 100, 7)):  # εB rounds upwards
         assert int(EPOpt(epsilon)(jnp.arange(float(batch))).sum()) == number
     for epsilon in (0.0, 1.1):
         with pytest.raises(ValueError, match=f"epsilon: {epsilon} is outside"):
@@ -142,13 +142,7 @@ def test_episodes_above_the_quantile_do_not_matter(bonus):
     """Whatever they saw and did, the same networks come out, bit for bit."""
     config = replace(TINY, keep=EPOpt(0.4), bonus=bonus)
     networks = Dense(4, 3, TINY.hidden), Dense(4, 1, TINY.hidden)
-    keys = jax.random.split(jax.random.key(0), 4)
-    state = algorithm.PPOState(
-        jnp.int32(0),
-        TINY.descent.start(networks[0].init(keys[0])),
-        TINY.descent.start(networks[1].init(keys[1])),
-        bonus and bonus.start(keys[2], 4),
-    )
+    state, key = state_of(networks, bonus), jax.random.key(3)
     one, two = (experience_of(5, 10, 4, 3, seed=seed) for seed in (0, 1))
     kept = np.asarray(config.keep(one.rewards.sum(axis=0)))
     assert kept.sum() == 4
@@ -157,11 +151,11 @@ def test_episodes_above_the_quantile_do_not_matter(bonus):
         actions=jnp.where(kept[None], one.actions, two.actions),
         rewards=jnp.where(kept[None], one.rewards, 10 + two.rewards),
     )
-    results = [algorithm.improve(config, networks, state, got, keys[3]) for got in (one, other)]
+    results = [algorithm.improve(config, networks, state, got, key) for got in (one, other)]
     assert same(*results)
-    everything = algorithm.improve(replace(config, keep=None), networks, state, one, keys[3])
+    everything = algorithm.improve(replace(config, keep=None), networks, state, one, key)
     assert not same(results[0].policy, everything.policy)
-    uniform = algorithm.improve(replace(config, keep=EPOpt(1.0)), networks, state, one, keys[3])
+    uniform = algorithm.improve(replace(config, keep=EPOpt(1.0)), networks, state, one, key)
     np.testing.assert_allclose(uniform.policy.parameters, everything.policy.parameters, atol=1e-5)
 
 

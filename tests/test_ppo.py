@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tasid
-from probes import Cliff, Probe
+from probes import Cliff, probe
 from tasid.algorithms import ppo as algorithm
-from tasid.algorithms.ppo import Experience, Fixed, PPOConfig, Rows, start
+from tasid.algorithms.ppo import Experience, Fixed, PPOConfig, Rows
 from tasid.algorithms.ppo_policy import load_ppo_policy
 from tasid.algorithms.ppo_training import ppo, stage_key
 from tasid.algorithms.rnd import RND
@@ -24,7 +24,7 @@ from tasid.storage import ArtifactError
 TINY = PPOConfig(
     batch=10, passes=3, minibatch=8, hidden=(7, 5), descent=Descent(0.02, 0.3), entropy=0.05
 )
-QUICK = PPOConfig(hidden=(16,), minibatch=50, descent=Descent(0.01, 0.5))
+QUICK = PPOConfig(hidden=(16,), minibatch=50, descent=Descent(0.01, 0.5), discount=0.9)
 
 
 def same(one, other):
@@ -144,19 +144,23 @@ def experience_of(horizon, number, size, actions, seed=0):
     )
 
 
+def state_of(networks, bonus=None):
+    keys = jax.random.split(jax.random.key(0), 3)
+    return algorithm.PPOState(
+        jnp.int32(0),
+        TINY.descent.start(networks[0].init(keys[0])),
+        TINY.descent.start(networks[1].init(keys[1])),
+        bonus and bonus.start(keys[2], networks[0].inputs),
+    )
+
+
 def test_updates_agree_with_the_reference():
     """GAE, both losses, entropy, clipped ratios, clipped gradients and Adam, over three passes."""
     networks = Dense(4, 3, TINY.hidden), Dense(4, 1, TINY.hidden)
     experience = experience_of(5, 10, 4, 3)  # 50 transitions in minibatches of 8: the last has 2
-    keys = jax.random.split(jax.random.key(3), 3)
-    state = algorithm.PPOState(
-        jnp.int32(0),
-        TINY.descent.start(networks[0].init(keys[0])),
-        TINY.descent.start(networks[1].init(keys[1])),
-        None,
-    )
-    fast = algorithm.improve(TINY, networks, state, experience, keys[2])
-    policy, critic, bounds = slow_improve(TINY, networks, state, experience, keys[2])
+    state, key = state_of(networks), jax.random.key(3)
+    fast = algorithm.improve(TINY, networks, state, experience, key)
+    policy, critic, bounds = slow_improve(TINY, networks, state, experience, key)
     assert 0.05 < bounds.mean() < 0.95  # the clip of the ratio takes part
     assert 0 < policy.clipped < policy.t == 21  # and so does that of the gradient
     assert critic.clipped > 0
@@ -245,7 +249,7 @@ def test_orders_are_uniform():
 
 def test_actions_are_drawn_from_the_policy():
     """Frequencies of 10 000 episodes against the network's own probabilities, step by step."""
-    target = Probe(pay=lambda coin, action, h: action * 1.0, horizon=2, num_actions=3)
+    target = probe(lambda coin, action, h: action, actions=3)
     network = Dense(2, 3, (8,))
     parameters = 3 * network.init(jax.random.key(1))
     keys = jax.random.split(jax.random.key(2), 10_000)
@@ -263,85 +267,70 @@ def test_actions_are_drawn_from_the_policy():
 # ---------------------------------------------------------------- probes
 
 
+SEEN = jnp.asarray([[-1.0, 0.0], [1.0, 0.0], [-1.0, 1.0], [1.0, 1.0]])
+"""Tails and heads at the first step, tails and heads at the second."""
+
+
 def trained(target, episodes=4_000, config=QUICK, **options):
     return ppo([target], seeds=[1], episodes=episodes, config=config, **options)[0]
 
 
-def values(result, observations, config=QUICK):
-    x = jnp.asarray(observations, jnp.float32)
-    network = Dense(x.shape[1], 1, config.hidden)
-    return np.asarray(network.apply(result.state.critic.parameters, x))[:, 0]
+def values(result, observations=SEEN):
+    network = Dense(observations.shape[1], 1, QUICK.hidden)
+    return np.asarray(network.apply(result.state.critic.parameters, observations))[:, 0]
 
 
-def chances(result, observations):
-    x = jnp.asarray(observations, jnp.float32)
-    actor = result.policy.actor
-    return np.asarray(jax.nn.softmax(actor.network.apply(result.state.policy.parameters, x)))
+def chances(result, observations=SEEN):
+    scores = result.policy.actor.network.apply(result.state.policy.parameters, observations)
+    return np.asarray(jax.nn.softmax(scores))
 
 
 def test_probe_constant_reward():
-    """The value of a single step that always pays 1 is 1."""
-    result = trained(Probe(pay=lambda coin, action, h: jnp.ones_like(coin)))
-    np.testing.assert_allclose(values(result, [[-1, 0], [1, 0]]), 1.0, atol=0.05)
+    """A step that always pays 1, and then one that pays nothing."""
+    result = trained(probe(lambda coin, action, h: 1 - h))
+    np.testing.assert_allclose(values(result), [1, 1, 0, 0], atol=0.07)
 
 
 def test_probe_reward_by_observation():
-    """The critic tells observations apart."""
-    result = trained(Probe(pay=lambda coin, action, h: coin))
-    np.testing.assert_allclose(values(result, [[-1, 0], [1, 0]]), [-1.0, 1.0], atol=0.05)
-
-
-def test_probe_discounting():
-    """A reward one step later is worth γ of it now."""
-    config = replace(QUICK, discount=0.5)
-    target = Probe(pay=lambda coin, action, h: coin * (h == 1), horizon=2)
-    result = trained(target, config=config)
-    expected = [0.5, -0.5, 1.0, -1.0]
-    seen = [[1, 0], [-1, 0], [1, 1], [-1, 1]]
-    np.testing.assert_allclose(values(result, seen, config), expected, atol=0.07)
+    """The critic tells observations apart, and a reward one step later is worth γ = 0.9 of it."""
+    result = trained(probe(lambda coin, action, h: h * (2 * coin - 1)))
+    np.testing.assert_allclose(values(result), [-0.9, 0.9, -1.0, 1.0], atol=0.1)
 
 
 def test_probe_reward_by_action():
-    """The policy takes the action that pays."""
-    result = trained(Probe(pay=lambda coin, action, h: 1.0 * (action == 2), num_actions=4))
-    assert chances(result, [[-1, 0], [1, 0]])[:, 2].min() > 0.95
-    assert result.evaluations[-1].mean == 1.0
+    """The policy takes the action that pays, and so does its greedy version."""
+    result = trained(probe(lambda coin, action, h: action == 2))
+    assert chances(result)[:, 2].min() > 0.95
+    assert result.evaluations[-1].mean == 2.0
+    assert result.returns[-100:].mean() > 1.9
 
 
 def test_probe_reward_by_action_and_observation():
-    """The policy takes the action that pays in what it sees."""
-    result = trained(Probe(pay=lambda coin, action, h: 1.0 * (action == (coin > 0)), num_actions=2))
-    pi = chances(result, [[-1, 0], [1, 0]])
-    assert pi[0, 0] > 0.95
-    assert pi[1, 1] > 0.95
-    np.testing.assert_allclose(values(result, [[-1, 0], [1, 0]]), 1.0, atol=0.1)
+    """The policy takes the action that pays in what it sees: another for either side and step."""
+    result = trained(probe(lambda coin, action, h: action == 2 * h + coin), episodes=6_000)
+    assert chances(result)[[0, 1, 2, 3], [0, 1, 2, 3]].min() > 0.9
+    np.testing.assert_allclose(values(result), [1.9, 1.9, 1.0, 1.0], atol=0.25)
 
 
 def test_probe_late_reward_for_an_early_action():
-    """Turning the coin up costs 0.3 at once and decides whether the next step pays 1."""
-    target = Probe(
-        pay=lambda coin, action, h: jnp.where(h == 0, -0.3 * action, 1.0 * (coin > 0)),
-        turn=lambda coin, action, h: jnp.where(action == 1, 1.0, -1.0),
-        horizon=2,
-        num_actions=2,
+    """Action 1 turns the coin up and costs 0.3 at once; then heads pay 1."""
+    result = trained(
+        probe(
+            lambda coin, action, h: np.where(h == 0, -0.3 * (action == 1), coin),
+            lambda coin, action, h: 1 * (action == 1),
+        )
     )
-    config = replace(QUICK, discount=0.9)
-    result = trained(target, config=config)
-    assert chances(result, [[-1, 0], [1, 0]])[:, 1].min() > 0.95
-    found = values(result, [[-1, 0], [1, 0], [1, 1]], config)
-    np.testing.assert_allclose(found, [0.6, 0.6, 1.0], atol=0.1)  # 0.9 · 1 − 0.3
+    assert chances(result)[:2, 1].min() > 0.95
+    np.testing.assert_allclose(values(result)[[0, 1, 3]], [0.6, 0.6, 1.0], atol=0.1)  # 0.9 − 0.3
 
 
 @pytest.mark.parametrize("traceable", [True, False])
 def test_probe_early_end(traceable):
     """Staying alive pays 1 a step; steps after an end teach nothing, and the values say so."""
-    config = replace(QUICK, discount=1.0)
-    result = trained(
-        Cliff(traceable=traceable), episodes=1_500, config=config, every=500, evaluation_episodes=50
-    )
-    pi = chances(result, [[0], [1], [2], [3]])
-    assert pi[:, 1].min() > 0.9
-    np.testing.assert_allclose(values(result, [[0], [1], [2], [3]], config), [4, 3, 2, 1], atol=0.4)
+    result = trained(Cliff(traceable=traceable), episodes=1_500, every=500, evaluation_episodes=50)
+    places = jnp.arange(4.0)[:, None]
+    assert chances(result, places)[:, 1].min() > 0.9
+    np.testing.assert_allclose(values(result, places), [3.439, 2.71, 1.9, 1.0], atol=0.3)
     assert result.evaluations[-1].mean == 4.0
 
 
@@ -349,11 +338,7 @@ def test_what_follows_an_end_is_not_learned_from():
     """Any nonsense after the end leaves the same networks, bit for bit."""
     alive = np.arange(5)[:, None] < np.array([5, 1, 3, 2, 4, 5, 1, 2, 3, 4])
     networks = Dense(4, 3, TINY.hidden), Dense(4, 1, TINY.hidden)
-    state = start(TINY, Probe(pay=lambda *_: 0.0), jax.random.key(0))
-    state = state._replace(
-        policy=TINY.descent.start(networks[0].init(jax.random.key(1))),
-        critic=TINY.descent.start(networks[1].init(jax.random.key(2))),
-    )
+    state = state_of(networks)
     results = []
     for seed in (1, 2):
         one, noise = experience_of(5, 10, 4, 3), experience_of(5, 10, 4, 3, seed=seed)
@@ -428,12 +413,9 @@ def test_together_is_the_same_up_to_rounding():
 def test_outside_of_compiled_code_it_is_the_same_training():
     """A target that JAX cannot trace is stepped through by the same functions."""
 
-    def pay(coin, action, h):
-        return 1.0 * (action == (coin > 0))
-
     inside, outside = (
         trained(
-            Probe(pay=pay, horizon=2, num_actions=2, traceable=traceable),
+            probe(lambda coin, action, h: action == coin, actions=2, traceable=traceable),
             episodes=120,
             config=SMALL,
             every=40,

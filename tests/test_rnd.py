@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from probes import probe
 from tasid.algorithms.ppo import PPOConfig
 from tasid.algorithms.ppo_training import ppo
 from tasid.algorithms.rnd import RND, Moments
@@ -99,12 +100,11 @@ def test_the_familiar_gets_a_smaller_bonus_than_the_new():
 
 def test_a_bonus_alone_makes_for_novelty():
     """No reward at all, and one action in eight shows something new: RND seeks it out."""
-    from probes import Probe
-
-    target = Probe(
-        pay=lambda coin, action, h: 0.0 * coin,
-        turn=lambda coin, action, h: jnp.where(action == 0, 4.0, coin),
-        num_actions=8,
+    target = probe(
+        lambda coin, action, h: 0,
+        lambda coin, action, h: np.where(action == 0, 5, coin),  # no coin shows 9 otherwise
+        actions=8,
+        horizon=1,
     )
     config = PPOConfig(batch=50, hidden=(16,), descent=Descent(3e-3), bonus=RND(hidden=(16,)))
     chances = []
@@ -128,9 +128,7 @@ def seeks(state, target, config):
 
 def test_bonuses_are_no_rewards():
     """Returns and evaluations are the target's alone."""
-    from probes import Probe
-
-    target = Probe(pay=lambda coin, action, h: jnp.ones_like(coin), num_actions=2)
+    target = probe(lambda coin, action, h: 1, actions=2, horizon=1)
     config = PPOConfig(batch=20, hidden=(8,), bonus=RND())
     result = ppo([target], seeds=[1], episodes=40, every=20, config=config)[0]
     assert (result.returns == 1).all()

@@ -54,7 +54,7 @@ def test_decoding_is_perfect_on_a_probe_without_noise():
     world = tasid.perturb(sim, eta=0.2, seed=1)
 
     env = block_mdp("corridor", {}, world, OneHot(cells))
-    result = tasid.learn(env, eta=0.2, episodes=6_000, seed=0)
+    result = tasid.learn(env, eta=0.2, episodes=6_000, seed=0, method="paper")
     accuracy = diagnose(result.policy, env)
     np.testing.assert_array_equal(accuracy.decoder_accuracy, 1.0)
     np.testing.assert_array_equal(accuracy.tracking_accuracy, 1.0)
@@ -85,7 +85,9 @@ def OneHot(cells):
 
 def test_counts_and_events(lock):
     events = []
-    result = tasid.learn(lock, eta=0.1, episodes=503, seed=2, callbacks=[events.append])
+    result = tasid.learn(
+        lock, eta=0.1, episodes=503, seed=2, callbacks=[events.append], method="paper"
+    )
     steps = [event for event in events if isinstance(event, StepEnded)]
     assert [step.step for step in steps] == [0, 1, 2, 3]
     assert {step.episodes for step in steps} == {100}
@@ -118,7 +120,7 @@ def test_golden_first_step_of_the_papers_method():
     """The procedure is pinned: integers of the first dataset exactly, losses to 1e-4."""
     env = tasid.make("combination-lock", horizon=5, seed=21)
     labels = np.asarray(first_step(env, 21, episodes=400).command[0])
-    result = tasid.learn(env, eta=0.1, episodes=2_000, seed=21)
+    result = tasid.learn(env, eta=0.1, episodes=2_000, seed=21, method="paper")
     losses = [step.validation_loss for step in result.diagnostics.steps]
     golden = json.loads(GOLDEN.read_text())
     assert labels.tolist() == golden["labels"]
@@ -128,9 +130,9 @@ def test_golden_first_step_of_the_papers_method():
 def test_seeds_train_together(lock):
     """Under vmap the same data are drawn and the same models come out, up to float32."""
     other = tasid.make("combination-lock", horizon=5, num_actions=4, seed=8)
-    both = tasid.learn([lock, other], eta=0.1, episodes=1_000, seeds=[7, 8])
+    both = tasid.learn([lock, other], eta=0.1, episodes=1_000, seeds=[7, 8], method="paper")
     for env, seed, result in zip((lock, other), (7, 8), both, strict=True):
-        alone = tasid.learn(env, eta=0.1, episodes=1_000, seed=seed)
+        alone = tasid.learn(env, eta=0.1, episodes=1_000, seed=seed, method="paper")
         for one, two in zip(alone.diagnostics.steps, result.diagnostics.steps, strict=True):
             assert two.validation_loss == pytest.approx(one.validation_loss, abs=0.02)
         assert result.policy.environment["options"]["seed"] == seed
@@ -144,7 +146,7 @@ def test_the_learner_never_opens_the_latent_door(lock, learned, tmp_path, monkey
 
     monkeypatch.setattr(BlockMDP, "latent", property(closed))
     monkeypatch.setattr(Latent, "states", closed)
-    again = tasid.learn(lock, eta=0.1, episodes=4_000, seed=7)
+    again = tasid.learn(lock, eta=0.1, episodes=4_000, seed=7, method="paper")
     one, two = learned.policy.save(tmp_path / "one"), again.policy.save(tmp_path / "two")
     assert {f.name: f.read_bytes() for f in one.iterdir()} == {
         f.name: f.read_bytes() for f in two.iterdir()
@@ -153,7 +155,7 @@ def test_the_learner_never_opens_the_latent_door(lock, learned, tmp_path, monkey
 
 def test_a_horizon_of_one_needs_no_episodes():
     env = tasid.make("combination-lock", horizon=1, seed=1)
-    result = tasid.learn(env, eta=0.1, episodes=10, seed=1)
+    result = tasid.learn(env, eta=0.1, episodes=10, seed=1, method="paper")
     assert result.episodes == 0
     exact = env.latent.robust_value(result.policy.plan)
     assert tasid.evaluate(result.policy, env).mean == pytest.approx(exact, abs=0.1)
@@ -173,20 +175,20 @@ def test_a_horizon_of_one_needs_no_episodes():
 )
 def test_bad_arguments(lock, arguments, message):
     with pytest.raises(ValueError, match=message):
-        tasid.learn(lock, **{"eta": 0.1, "episodes": 1_000, **arguments})
+        tasid.learn(lock, **{"eta": 0.1, "episodes": 1_000, "method": "paper", **arguments})
 
 
 def test_a_map_that_does_not_fit(lock):
     fewer = tasid.make("combination-lock", horizon=5, num_actions=3).simulator
     longer = tasid.make("combination-lock", horizon=6, num_actions=4).simulator
     with pytest.raises(ValueError, match="3 actions on the map, 4 in the target"):
-        tasid.learn(lock, fewer, eta=0.1, episodes=1_000)
+        tasid.learn(lock, fewer, eta=0.1, episodes=1_000, method="paper")
     with pytest.raises(ValueError, match="horizon 6 on the map, 5 in the target"):
-        tasid.learn(lock, longer, eta=0.1, episodes=1_000)
+        tasid.learn(lock, longer, eta=0.1, episodes=1_000, method="paper")
     with pytest.raises(ValueError, match="brings no map of its own"):
-        tasid.learn(lock.target, eta=0.1, episodes=1_000)
+        tasid.learn(lock.target, eta=0.1, episodes=1_000, method="paper")
     with pytest.raises(ValueError, match="target: 1 given for 2 seeds"):
-        tasid.learn([lock], eta=0.1, episodes=1_000, seeds=[1, 2])
+        tasid.learn([lock], eta=0.1, episodes=1_000, seeds=[1, 2], method="paper")
 
 
 def test_keys_are_distinct():

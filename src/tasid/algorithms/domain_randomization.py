@@ -70,7 +70,7 @@ class EPOpt:
     def __call__(self, returns: jax.Array) -> jax.Array:
         """bool [B] from returns [B]."""
         number = returns.shape[0]
-        # A little less than εB, so that 0.1 · 30 = 3.0000000000000004 means 3.
+        # A little less than εB, so that 0.55 · 100 = 55.00000000000001 means 55.
         rank = max(1, math.ceil(self.epsilon * number - 1e-9))
         return returns <= jnp.sort(returns)[rank - 1]
 
