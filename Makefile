@@ -4,7 +4,7 @@
 #   ARGS=...    more arguments for test, bench and lock
 SIZE ?= quick
 ARGS ?=
-DEMO = combination-lock --horizon 20 --episodes 50000 --method paper --seed 1
+DEMO = combination-lock --horizon 20 --seed 1
 DEMO_OUT = runs/demo
 
 export PYTHON

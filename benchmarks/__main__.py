@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import lock_table, outcome_table, state_space
+from benchmarks import lava_speed, lock_table, outcome_table, state_space, trust
 
 BENCHMARKS = {
     "lock-table": lock_table.run,
     "outcome-table": outcome_table.run,
     "state-space": state_space.run,
+    "trust": trust.run,
+    "lava-speed": lava_speed.run,
 }
 
 

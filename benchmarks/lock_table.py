@@ -22,9 +22,7 @@ PAPER = {5: 10_000, 10: 10_000, 20: 50_000, 40: 400_000}
 def run(arguments: Sequence[str]) -> None:
     """Print one Markdown row per horizon."""
     options = _parse(arguments)
-    print(
-        f"| method | H | episodes | ratio median (all {len(options.seeds)} seeds) | skill median | seconds |"
-    )
+    print("| method | H | episodes | ratio median (all seeds) | skill median | seconds |")
     print("|---|---|---|---|---|---|")
     for horizon in options.horizons:
         print(_row(horizon, options), flush=True)
@@ -46,9 +44,8 @@ def _row(horizon: int, options: argparse.Namespace) -> str:
     started = time.perf_counter()
     common = {"eta": options.eta, "episodes": episodes, "method": options.method}
     if options.alone:
-        results = [
-            tasid.learn(e, seed=s, **common) for e, s in zip(envs, options.seeds, strict=True)
-        ]
+        pairs = zip(envs, options.seeds, strict=True)
+        results = [tasid.learn(env, seed=seed, **common) for env, seed in pairs]
     else:
         results = tasid.learn(envs, seeds=options.seeds, **common)
     seconds = time.perf_counter() - started

@@ -95,10 +95,11 @@ class Decoder:
         tables = self.labels.at(h)
         scores = self.network.apply(self.models[h], memory.observations, observations)
         valid = tables.valid[memory.states]
-        label = jnp.argmax(jnp.where(valid, scores, -jnp.inf), axis=-1)
+        masked = jnp.where(valid, scores, -jnp.inf)
+        label = jnp.argmax(masked, axis=-1)
+        confidence = jax.nn.softmax(masked / self.temperature, axis=-1).max(axis=-1)
         unmasked = jax.nn.softmax(scores / self.temperature, axis=-1)
         explained = (unmasked * valid).sum(axis=-1)
-        confidence = jnp.take_along_axis(unmasked, label[:, None], axis=-1)[:, 0] / explained
         states = tables.successor[memory.states, label]
         return Decoded(label, states, confidence, explained)
 

@@ -29,7 +29,7 @@ class Diagnostics:
     """How learning went, and what it noticed."""
 
     steps: tuple[StepEnded, ...]
-    model: str = "network [56, 56], actions, a model per step"
+    model: str
     """What predicts outcomes: model class, numbering of the labels, centring."""
     evidence: Mapping[str, float] = field(default_factory=dict)
     """Nats lost on held-out transitions by every way of modelling that stayed in the race."""
@@ -142,7 +142,9 @@ def _run_paper(
         raise ValueError(f"episodes: {episodes!r} with method 'paper', which needs a number")
     learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
-    return [(one, Diagnostics(one.steps)) for one in learned]
+    kind = learned[0].decoder.network.describe()["kind"].upper()
+    model = f"{kind}, actions, a model per step"
+    return [(one, Diagnostics(one.steps, model)) for one in learned]
 
 
 def _run_outcome(

@@ -1,0 +1,105 @@
+"""Does the learner know when it is wrong? Calibration, the two tests, and lost agents.
+
+All on the combination lock with the outcome method; every seed is an instance of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tasid
+from tasid.algorithms.decoder import WIDTH
+from tasid.envs import BlockMDP
+from tasid.envs.rollout import trace
+from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Print what was measured, seed by seed and in all."""
+    options = _parse(arguments)
+    horizon, episodes = options.horizon, options.episodes
+    errors, false, true, lost = [], [], [], []
+    for seed in options.seeds:
+        env = tasid.make("combination-lock", horizon=horizon, seed=seed)
+        policy = tasid.learn(env, eta=0.1, episodes=episodes, seed=seed).policy
+        errors.append(tasid.calibrate(policy, env, seed=seed).expected_error)
+        worse = tasid.make("combination-lock", horizon=horizon, seed=seed, eta=0.2)
+        false += [tasid.estimate_eta(policy, env, seed=s).exceeded for s in range(20)]
+        true += [tasid.estimate_eta(policy, worse, seed=s).exceeded for s in range(20)]
+        lost.append(_lost(policy, env))
+    print(f"H = {horizon}, {episodes} episodes, seeds {options.seeds}")
+    print("expected calibration error   " + " ".join(f"{error:.3f}" for error in errors))
+    print(f"'η exceeded' in 20 episodes  power {np.mean(true):.3f}, false {np.mean(false):.4f}")
+    alarms, right, delays, never = (sum(part, start) for part, start in _columns(lost))
+    print(f"lost: false alarms           {alarms} in {right} rightly tracked episodes")
+    print(f"lost: delays in steps        {delays}, never noticed {never}")
+    found = [_wrong_map(horizon, episodes, seed) for seed in options.seeds]
+    print(f"'wrong map' found            {sum(found)} of {len(found)}")
+
+
+def _columns(lost: list[tuple[int, int, list[int], int]]) -> list[tuple[list, object]]:
+    return [(list(column), [] if i == 2 else 0) for i, column in enumerate(zip(*lost, strict=True))]
+
+
+def _lost(policy: tasid.Policy, env: BlockMDP) -> tuple[int, int, list[int], int]:
+    """False alarms, rightly tracked episodes, delays of true alarms, and misses, of a batch."""
+    keys = episode_keys(seed_key(1), DIAGNOSIS, jnp.arange(WIDTH))
+    observations, states = (
+        np.asarray(x)
+        for x in jax.jit(
+            lambda target, decoder: trace(
+                target, decoder, keys, record=lambda b, a, c, h: (b.observations, b.state)
+            )[1]
+        )(env.target, policy.decoder)
+    )
+    alarms, right, delays, never = 0, 0, [], 0
+    for slot in range(WIDTH):
+        agent = policy.agent(slot=slot)
+        wrong = noticed = None
+        for h in range(policy.simulator.horizon):
+            agent.act(observations[h, slot])
+            if wrong is None and agent.state != states[h, slot]:
+                wrong = h
+            if noticed is None and agent.lost:
+                noticed = h
+        if wrong is None:
+            right, alarms = right + 1, alarms + (noticed is not None)
+        elif noticed is None:
+            never += 1
+        else:
+            delays.append(noticed - wrong)
+    return alarms, right, delays, never
+
+
+def _wrong_map(horizon: int, episodes: int, seed: int) -> bool:
+    """One successor on the plan's route is otherwise than on the map: is it named?"""
+    env = tasid.make("combination-lock", horizon=horizon, seed=seed)
+    sim = env.simulator
+    rng = np.random.default_rng(seed)
+    step = tasid.robust_dp(sim, eta=0.1).route()[int(rng.integers(1, horizon - 2))]
+    state = sim.states.index(step.state)
+    truth = np.array(sim.successor)
+    layer = sim.states[truth[state, step.action]][0]
+    elsewhere = [
+        i
+        for i, label in enumerate(sim.states)
+        if label[0] == layer and i != truth[state, step.action]
+    ]
+    truth[state, step.action] = rng.choice(elsewhere)
+    real = replace(env.target, successor=jnp.asarray(truth, jnp.int32))
+    found = tasid.learn(real, sim, eta=0.1, episodes=episodes, seed=seed).diagnostics.map_errors
+    return any(error.step in (step.step, step.step + 1) for error in found)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks trust", description=__doc__)
+    parser.add_argument("--horizon", type=int, default=20)
+    parser.add_argument("--episodes", type=int, default=2_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(100, 120)))
+    return parser.parse_args(arguments)
