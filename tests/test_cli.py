@@ -168,13 +168,18 @@ def test_interrupt_saves_nothing_half(tmp_path):
         [*command, "2000000", "--out", str(tmp_path / "run")],
         stderr=subprocess.PIPE,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        # A shell that runs the tests in the background has them, and their children, ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / ".run.partial" / "run.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    try:
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert not (tmp_path / "run").exists()

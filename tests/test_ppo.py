@@ -104,7 +104,9 @@ def slow_improve(config, networks, state, experience, key):
             column.append((later, later + values[t]))
         rows.append(column[::-1])
     gained = np.array(rows).transpose(1, 0, 2).reshape(-1, 2)  # step-major, as the batch is
-    advantage = (gained[:, 0] - gained[:, 0].mean()) / (gained[:, 0].std() + 1e-8)
+    advantage = gained[:, 0]
+    if config.standardise:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     x, action = seen[:-1].reshape(horizon * number, -1), np.asarray(experience.actions).ravel()
     old = log_softmax(policy.forward(x)[-1])[np.arange(len(x)), action]
     bounds = []
@@ -154,13 +156,15 @@ def state_of(networks, bonus=None):
     )
 
 
-def test_updates_agree_with_the_reference():
+@pytest.mark.parametrize("standardise", [False, True])
+def test_updates_agree_with_the_reference(standardise):
     """GAE, both losses, entropy, clipped ratios, clipped gradients and Adam, over three passes."""
+    config = replace(TINY, standardise=standardise)
     networks = Dense(4, 3, TINY.hidden), Dense(4, 1, TINY.hidden)
     experience = experience_of(5, 10, 4, 3)  # 50 transitions in minibatches of 8: the last has 2
     state, key = state_of(networks), jax.random.key(3)
-    fast = algorithm.improve(TINY, networks, state, experience, key)
-    policy, critic, bounds = slow_improve(TINY, networks, state, experience, key)
+    fast = algorithm.improve(config, networks, state, experience, key)
+    policy, critic, bounds = slow_improve(config, networks, state, experience, key)
     assert 0.05 < bounds.mean() < 0.95  # the clip of the ratio takes part
     assert 0 < policy.clipped < policy.t == 21  # and so does that of the gradient
     assert critic.clipped > 0
@@ -334,8 +338,10 @@ def test_probe_early_end(traceable):
     assert result.evaluations[-1].mean == 4.0
 
 
-def test_what_follows_an_end_is_not_learned_from():
+@pytest.mark.parametrize("standardise", [False, True])
+def test_what_follows_an_end_is_not_learned_from(standardise):
     """Any nonsense after the end leaves the same networks, bit for bit."""
+    config = replace(TINY, standardise=standardise)
     alive = np.arange(5)[:, None] < np.array([5, 1, 3, 2, 4, 5, 1, 2, 3, 4])
     networks = Dense(4, 3, TINY.hidden), Dense(4, 1, TINY.hidden)
     state = state_of(networks)
@@ -344,7 +350,7 @@ def test_what_follows_an_end_is_not_learned_from():
         one, noise = experience_of(5, 10, 4, 3), experience_of(5, 10, 4, 3, seed=seed)
         results.append(
             algorithm.improve(
-                TINY,
+                config,
                 networks,
                 state,
                 Experience(

@@ -84,9 +84,10 @@ class Fixed:
 class PPOConfig:
     """Hyper-parameters; the defaults are the paper's for the lock, where it states them.
 
-    It does not say how advantages are estimated (here GAE with λ = 0.95, brought to mean 0 and
-    standard deviation 1 over each batch), nor what the critic is (a network like the policy's),
-    nor whether one clip spans several networks (here each has its own).
+    It does not say how advantages are estimated (here GAE with λ = 0.95), whether they are brought
+    to mean 0 and deviation 1 over each batch (here not: where all episodes earn the same, that
+    would blow up noise and silence the entropy term), what the critic is (a network like the
+    policy's), nor whether one clip spans several networks (here each has its own).
     """
 
     batch: int = 100
@@ -98,6 +99,8 @@ class PPOConfig:
     discount: float = 0.999
     decay: float = 0.95
     """λ of GAE."""
+    standardise: bool = False
+    """Bring the advantages of every batch to mean 0 and standard deviation 1?"""
     entropy: float = 0.001
     hidden: tuple[int, ...] = (56, 56)
     descent: Descent = ADAM
@@ -375,13 +378,14 @@ def _rows(
     values = critic.apply(state.critic.parameters, x).reshape(counts.shape)
     living = jnp.ones_like(counts) if alive is None else alive.astype(jnp.float32)
     gained = advantages(config, experience.rewards, values, living)
+    advantage = gained.reshape(-1)
     log_pi = jax.nn.log_softmax(policy.apply(state.policy.parameters, x), axis=-1)
     return Rows(
         x=x,
         x_next=None,
         action=action,
         log_prob=_of_action(log_pi, action),
-        advantage=_standardised(gained.reshape(-1), weight),
+        advantage=_standardised(advantage, weight) if config.standardise else advantage,
         value=(gained + values).reshape(-1),
         weight=weight,
     )
