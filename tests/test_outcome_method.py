@@ -150,6 +150,21 @@ def test_too_few_episodes_are_refused(lock20):
         tasid.learn(lock20, eta=0.1, episodes="auto", method="paper")
 
 
+def test_the_user_may_fix_the_numbering(lock20):
+    result = tasid.learn(lock20, eta=0.1, episodes=300, seed=3, labels="outcomes by action")
+    assert "outcomes by action" in result.diagnostics.model
+    with pytest.raises(ValueError, match="labels: 'by colour' is none of outcomes by place"):
+        tasid.learn(lock20, eta=0.1, episodes=300, labels="by colour")
+    with pytest.raises(ValueError, match="method 'paper', whose labels are actions"):
+        tasid.learn(lock20, eta=0.1, episodes=300, method="paper", labels="outcomes by rank")
+
+
+def test_the_user_may_fix_epsilon_and_delta():
+    env = tasid.make("combination-lock", horizon=4, num_actions=4, seed=2)
+    result = tasid.learn(env, eta=0.1, episodes=EvidenceQuota(epsilon=0.1, delta=0.2), seed=2)
+    assert all(step.episodes >= 17 for step in result.diagnostics.steps)
+
+
 class Told:
     def __init__(self, *steps):
         self.steps = steps

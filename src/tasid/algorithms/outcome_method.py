@@ -50,14 +50,22 @@ class OutcomeLearner:
 
     detours = DETOURS
 
-    def __init__(self, target: Target, plan: RobustPlan, *, quota: Quota, seed: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        plan: RobustPlan,
+        *,
+        quota: Quota,
+        seed: int,
+        labels: str | None = None,
+    ) -> None:
         self._plan, self._quota = plan, quota
         self._inputs = 2 * int(np.prod(target.observation_shape))
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
         self._replay = Replay(self._inputs)
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-        self._candidates = self._linear_candidates()
+        self._candidates = self._linear_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
         for candidate in self._candidates:
             self._decoders[candidate] = self._blank(candidate)
@@ -143,14 +151,19 @@ class OutcomeLearner:
         unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
         return Judgement(number.size, unclear, float((losses - fano_level(number, eta)).sum()))
 
-    def _linear_candidates(self) -> list[Candidate]:
+    def _linear_candidates(self, labels: str | None) -> list[Candidate]:
+        """Every numbering that fits the map, or the one asked for, with either centring."""
         sim = self._plan.simulator
         tables: list[LabelTables] = []
         reachable = np.unique(np.concatenate(layers(sim)))
-        for kind in NUMBERINGS:
+        if labels is not None and labels not in NUMBERINGS:
+            raise ValueError(f"labels: {labels!r} is none of {', '.join(NUMBERINGS)}")
+        for kind in NUMBERINGS if labels is None else [labels]:
             try:
                 table = LabelTables(labels_for(kind, sim))
             except ValueError:
+                if labels is not None:
+                    raise
                 continue  # too many places to number
             if not any(table.same_as(other, reachable) for other in tables):
                 tables.append(table)

@@ -21,7 +21,7 @@ from tasid.envs.target import seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 
 METHODS = ("outcome", "paper")
-Episodes = int | Literal["auto"]
+Episodes = int | Literal["auto"] | EvidenceQuota
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def learn(
     episodes: Episodes,
     seed: int = 0,
     method: str = "outcome",
+    labels: str | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
@@ -74,6 +75,7 @@ def learn(
     episodes: Episodes,
     seeds: Sequence[int],
     method: str = "outcome",
+    labels: str | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
@@ -86,6 +88,7 @@ def learn(
     seed: int = 0,
     seeds: Sequence[int] | None = None,
     method: str = "outcome",
+    labels: str | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
@@ -96,7 +99,12 @@ def learn(
     per seed comes back. They draw the episodes a lone run would draw, but float32 rounds otherwise
     under `vmap`, so that parameters differ and early stopping may choose another epoch. With
     `run_dir`, the policy is saved in its `policy` folder.
+
+    With method "outcome", `episodes` may be "auto", or an `EvidenceQuota` with an ε and a δ of your
+    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise.
     """
+    if method == "paper" and labels is not None:
+        raise ValueError(f"labels: {labels!r} with method 'paper', whose labels are actions")
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if not 0 <= eta < 0.5:
@@ -114,8 +122,10 @@ def learn(
         _check_match(one, sim)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
-    run = _run_paper if method == "paper" else _run_outcome
-    learned = run(targets, plans, group, episodes, callbacks)
+    if method == "paper":
+        learned = _run_paper(targets, plans, group, episodes, callbacks)
+    else:
+        learned = _run_outcome(targets, plans, group, episodes, labels, callbacks)
     results = [
         _result(*one, world, target, method)
         for one, world, target in zip(learned, worlds, targets, strict=True)
@@ -152,6 +162,7 @@ def _run_outcome(
     plans: Sequence[RobustPlan],
     seeds: Sequence[int],
     episodes: Episodes,
+    labels: str | None,
     callbacks: Sequence[Callback],
 ) -> Runs:
     """One seed after the other: each chooses its own way of modelling."""
@@ -162,7 +173,8 @@ def _run_outcome(
                 f"method: 'outcome' does not see images yet (observations of shape "
                 f"{target.observation_shape}); use method 'paper'"
             )
-        learner = OutcomeLearner(target, plan, quota=_quota(episodes, plan), seed=seed)
+        quota = _quota(episodes, plan)
+        learner = OutcomeLearner(target, plan, quota=quota, seed=seed, labels=labels)
         (learned,) = tasid([target], [plan], learner, seeds=[seed], callbacks=callbacks)
         learned = replace(learned, decoder=learner.finish())
         runs.append((learned, _diagnostics(learner, learned)))
@@ -171,6 +183,8 @@ def _run_outcome(
 
 def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
     horizon = plan.simulator.horizon
+    if isinstance(episodes, EvidenceQuota):
+        return episodes
     if episodes == "auto":
         return EvidenceQuota()
     if isinstance(episodes, bool) or not isinstance(episodes, int):

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tasid import __version__
 from tasid.algorithms.monitor import calibrate
 from tasid.algorithms.tasid import Callback, Event
 from tasid.envs import BlockMDP, make
 from tasid.runs.diagnosis import diagnose
-from tasid.runs.learn import Diagnostics, Episodes, LearningResult, learn
+from tasid.runs.learn import Diagnostics, LearningResult, learn
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
 
@@ -28,7 +28,7 @@ class Order:
     options: Mapping[str, Any]
     """Options of the environment, its instance seed included."""
     eta: float
-    episodes: Episodes
+    episodes: int | Literal["auto"]
     seed: int
     method: str = "outcome"
     evaluation_episodes: int = 10_000
