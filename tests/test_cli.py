@@ -163,13 +163,17 @@ def test_help_is_quick():
 
 
 def test_interrupt_saves_nothing_half(tmp_path):
-    command = [sys.executable, "-m", "tasid.cli", "train", "combination-lock", "--episodes"]
+    # A shell that runs the tests in the background has them, and their children, ignore SIGINT.
+    start = (
+        "import signal, sys, tasid.cli; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "tasid.cli.main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", start, "train", "combination-lock", "--episodes", "2000000"]
     process = subprocess.Popen(
-        [*command, "2000000", "--out", str(tmp_path / "run")],
+        [*command, "--out", str(tmp_path / "run")],
         stderr=subprocess.PIPE,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        # A shell that runs the tests in the background has them, and their children, ignore SIGINT.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / ".run.partial" / "run.json").exists() and time.monotonic() < deadline:
