@@ -7,22 +7,25 @@ import sys
 from benchmarks import lava_speed, lock_table, outcome_table, state_space, trust
 
 BENCHMARKS = {
-    "lock-table": lock_table.run,
-    "outcome-table": outcome_table.run,
-    "state-space": state_space.run,
-    "trust": trust.run,
-    "lava-speed": lava_speed.run,
+    "lock-table": lock_table,
+    "outcome-table": outcome_table,
+    "state-space": state_space,
+    "trust": trust,
+    "lava-speed": lava_speed,
 }
 
 
 def main() -> None:
-    """Run the named benchmark; without a name, all of them at their default size."""
-    names = sys.argv[1:2] or list(BENCHMARKS)
-    for name in names:
-        if name not in BENCHMARKS:
-            sys.exit(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
-        print(f"\n{name}\n")
-        BENCHMARKS[name](sys.argv[2:])
+    """Run the named benchmark; without a name, say what there is."""
+    if len(sys.argv) < 2:
+        print("make bench ARGS=NAME, or python -m benchmarks NAME --help, where NAME is one of")
+        for name, module in BENCHMARKS.items():
+            print(f"  {name:<14} {(module.__doc__ or '').splitlines()[0]}")
+        return
+    name, *options = sys.argv[1:]
+    if name not in BENCHMARKS:
+        sys.exit(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+    BENCHMARKS[name].run(options)
 
 
 if __name__ == "__main__":
