@@ -374,7 +374,6 @@ def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta
     monkeypatch.setattr(
         "tasid.runs.train.train", lambda order, *_, **__: ordered.append(order) or {}
     )
-    monkeypatch.setattr("tasid.cli._cache_compilations", lambda: None)
     asked = {
         "environment": {"name": "combination-lock", "options": options},
         "eta": eta,

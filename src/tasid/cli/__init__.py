@@ -1,0 +1,50 @@
+"""The command line: thin, quick to answer, and plain about mistakes.
+
+Heavy modules are imported inside the commands, so that `--help` is instant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from tasid.cli.budget import budget
+from tasid.cli.evaluate import evaluate
+from tasid.cli.plan import plan
+from tasid.cli.report import report
+from tasid.cli.train import train
+
+app = typer.Typer(
+    name="tasid",
+    help="From a map and an environment to a robust policy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (plan, train, evaluate, report, budget):
+    app.command()(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; bad input is one clear message and exit code 2."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    # Compiled code is kept between runs; JAX reads this when a command imports it.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    try:
+        app(args=arguments, prog_name="tasid")
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except (ValueError, TypeError, OSError) as error:
+        if os.environ.get("TASID_TRACEBACK"):
+            raise
+        _fail(str(error), 2)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"tasid: {message}", file=sys.stderr)
+    raise SystemExit(code)

@@ -1,0 +1,5 @@
+"""`python -m tasid.cli`."""
+
+from tasid.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""Arguments that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tasid.mdp import AbstractSimulator
+
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
+]
+Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]
+Eta = Annotated[float, typer.Option(help="Perturbation level η the plan guards against.")]
+Seed = Annotated[int, typer.Option(help="Seeds everything.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the environment; repeatable."),
+]
+Episodes = Annotated[int, typer.Option(help="Episodes to evaluate on.")]
+
+
+def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
+    """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
+    options = {name: value for name, value in given.items() if value is not None}
+    for setting in settings or ():
+        key, equals, text = setting.partition("=")
+        if not equals or not key.isidentifier():
+            raise ValueError(f"--set: {setting!r} is not KEY=VALUE")
+        try:
+            options[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[key] = text
+    return options
+
+
+def point(flag: str, text: str | None) -> list[float | str] | None:
+    """Numbers between commas, the last of them perhaps a heading."""
+    if text is None:
+        return None
+    *numbers, last = text.split(",")
+    try:
+        head: list[float | str] = [float(part) for part in numbers]
+        return [*head, last.strip() if last.strip().isalpha() else float(last)]
+    except ValueError:
+        raise ValueError(
+            f"{flag}: {text!r} should be numbers with commas between, 1.5,-2"
+        ) from None
+
+
+def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
+    from tasid.mdp.sources import MapWarning, is_map, read_source
+
+    if is_map(source):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", MapWarning)
+            sim = read_source(source, horizon=horizon, **options)
+        for warning in caught:
+            print(f"tasid: warning: {warning.message}", file=sys.stderr)
+        return sim
+    from tasid.envs import make
+    from tasid.envs.registry import ENVIRONMENTS
+
+    if source not in ENVIRONMENTS:
+        raise ValueError(
+            f"source: {source!r} is neither a file or folder here nor an environment; "
+            f"environments: {', '.join(ENVIRONMENTS)}"
+        )
+    if horizon is not None:
+        options.setdefault("horizon", horizon)
+    return make(source, **options).simulator

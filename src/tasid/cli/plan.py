@@ -1,0 +1,102 @@
+"""`tasid plan`: robust dynamic programming on a map."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tasid.cli.answers import print_json
+from tasid.cli.arguments import (
+    Eta,
+    Horizon,
+    Json,
+    Settings,
+    environment_options,
+    point,
+    simulator_of,
+)
+
+
+def plan(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A map (.txt drawn, .yaml occupancy map, .npz tables, a saved simulator's "
+            "folder, gym:ID) or an environment's name."
+        ),
+    ],
+    eta: Eta = 0.1,
+    horizon: Horizon = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
+    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
+    goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
+    cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,
+    robot_radius: Annotated[float | None, typer.Option(help="Walls grow by it, metres.")] = None,
+    hazard: Annotated[
+        list[str] | None,
+        typer.Option(help="Zone of a .yaml map: x,y,radius or x,y,x,y; repeatable."),
+    ] = None,
+    moves: Annotated[str | None, typer.Option(help="How one moves: compass, turn.")] = None,
+    deterministic: Annotated[
+        str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Plan robustly on a map: value and route of Algorithm 1."""
+    from tasid.mdp import certify, policy_value, robust_dp
+
+    options = environment_options(
+        settings,
+        start=point("--start", start),
+        goal=point("--goal", goal),
+        cell_size=cell_size,
+        robot_radius=robot_radius,
+        hazards=[point("--hazard", zone) for zone in hazard] if hazard else None,
+        moves=moves,
+        deterministic=deterministic,
+        seed=env_seed,
+    )
+    sim = simulator_of(source, horizon, options)
+    robust = robust_dp(sim, eta=eta)
+    nominal = robust_dp(sim, eta=0.0)
+    likeliest = int(sim.starts[sim.start_probabilities.argmax()])
+    route = robust.route(likeliest)
+    result = {
+        "worst_case_value": robust.start_value,
+        "nominal_value": policy_value(sim, robust),
+        "best_nominal_value": nominal.start_value,
+        "certificate_gap": certify(robust).gap,
+        "states": sim.num_states,
+        "actions": sim.num_actions,
+        "horizon": sim.horizon,
+        "eta": eta,
+        "route": [
+            {"step": s.step, "state": s.state, "action": s.action, "reward": s.reward}
+            for s in route
+        ],
+    }
+    if sim.origin is not None and sim.origin.implied_eta is not None:
+        result["implied_eta"] = sim.origin.implied_eta
+    if png is not None:
+        from tasid.report import plan_picture
+
+        plan_picture(robust, png)
+        result["png"] = str(png)
+    if as_json:
+        print_json(result)
+        return
+    print(f"{sim.num_states} states, {sim.num_actions} actions, horizon {sim.horizon}, η = {eta}")
+    print(f"worst-case value of the robust plan   {robust.start_value:.6g}")
+    print(f"its value if nothing is perturbed     {result['nominal_value']:.6g}")
+    print(f"best value if nothing is perturbed    {nominal.start_value:.6g}")
+    print(f"proof of optimality (saddle gap)      {result['certificate_gap']:.1e}")
+    if "implied_eta" in result:
+        print(f"η of the environment on this map      {result['implied_eta']:.6g}")
+    print("route " + " → ".join(str(state) for state, _ in groupby(step.state for step in route)))
+    if png is not None:
+        print(f"picture {png}")
