@@ -133,7 +133,7 @@ def xor_world():
     ("horizon", "episodes"), [(2, 40), (3, 80), (10, 600), (40, 2_000), (5, 97)]
 )
 def test_fixed_quota_spends_what_it_is_given(horizon, episodes):
-    quota = FixedQuota(episodes, horizon)
+    quota = FixedQuota(episodes, (1.0,) * (horizon - 1))
     spent = [quota.wants(h, 0, None) for h in range(horizon - 1)]
     assert sum(spent) == episodes
     assert min(spent) >= 5 or horizon == 5
@@ -215,7 +215,7 @@ def test_detours_and_plan_roll_ins(lock20):
             return super().learn(h, data)
 
     plan = tasid.robust_dp(lock20.simulator, eta=0.1)
-    learner = Spy(lock20.target, plan, quota=FixedQuota(2_000, 20), seed=1)
+    learner = Spy(lock20.target, plan, quota=FixedQuota(2_000, (1.0,) * 19), seed=1)
     run_tasid([lock20.target], [plan], learner, seeds=[1])
     assert (seen[0] == -1).all()
     for h, detour in seen.items():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from tasid.learning.choices import Choices
 from tasid.learning.ridge import Examples, fit_ridge
 
 
@@ -21,26 +22,23 @@ def examples_of(rows=80, size=3, labels=3, groups=2, seed=0):
         inputs.astype(np.float32),
         centres,
         group,
-        label,
-        valid,
-        rng.choice([0.0, 1.0, 2.0], size=rows).astype(np.float32),
+        Choices(label, valid),
     )
 
 
 def plain_objective(examples, penalty, table):
     """Written row by row, in float64, with centres subtracted beforehand."""
     total = 0.5 * penalty * (table[:-1] ** 2).sum()
-    for x, g, y, valid, w in zip(
+    for x, g, y, valid in zip(
         examples.inputs.astype(float),
         examples.group,
-        examples.label,
-        examples.valid,
-        examples.weight,
+        examples.choices.label,
+        examples.choices.valid,
         strict=True,
     ):
         scores = ((x - examples.centres[g]) @ table[:-1] + table[-1])[valid]
         own = ((x - examples.centres[g]) @ table[:-1] + table[-1])[y]
-        total += w * (np.log(np.exp(scores).sum()) - own)
+        total += np.log(np.exp(scores).sum()) - own
     return total
 
 
@@ -57,14 +55,6 @@ def test_solution_is_the_optimum(penalty):
     assert flat(found.ravel().astype(float)) == pytest.approx(reference.fun, abs=2e-3)
 
 
-def test_rows_of_weight_zero_do_not_matter():
-    examples = examples_of()
-    start = np.zeros((4, 3), np.float32)
-    whole = fit_ridge(examples, penalty=1.0, start=start)
-    part = fit_ridge(examples.only(examples.weight > 0), penalty=1.0, start=start)
-    np.testing.assert_allclose(whole, part, atol=2e-2)
-
-
 def test_scores_and_losses():
     examples = examples_of(rows=5)
     table = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
@@ -72,18 +62,16 @@ def test_scores_and_losses():
     for i in range(5):
         x = examples.inputs[i] - examples.centres[examples.group[i]]
         np.testing.assert_allclose(scores[i], x @ table[:-1] + table[-1], rtol=1e-4, atol=1e-5)
-    probabilities = np.exp(examples.log_probabilities(scores))
+    probabilities = np.exp(examples.choices.log_probabilities(scores))
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
-    assert (probabilities[~examples.valid] == 0).all()
-    own = probabilities[np.arange(5), examples.label]
-    np.testing.assert_allclose(examples.losses(scores), -np.log(own), rtol=1e-4)
+    assert (probabilities[~examples.choices.valid] == 0).all()
+    own = probabilities[np.arange(5), examples.choices.label]
+    np.testing.assert_allclose(examples.choices.losses(scores), -np.log(own), rtol=1e-4)
 
 
 def test_a_single_outcome_costs_nothing():
-    examples = examples_of(rows=6)
-    only = np.zeros_like(examples.valid)
-    only[np.arange(6), examples.label] = True
-    alone = Examples(
-        examples.inputs, examples.centres, examples.group, examples.label, only, examples.weight
-    )
-    assert (alone.losses(alone.scores(np.ones((4, 3), np.float32))) == 0).all()
+    choices = examples_of(rows=6).choices
+    only = np.zeros_like(choices.valid)
+    only[np.arange(6), choices.label] = True
+    scores = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
+    assert (Choices(choices.label, only).losses(scores) == 0).all()

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 _FIRST_STEPS = 2
 _FIRST_SHARE = 8
-"""The first steps, where nothing is known yet, get this many times a later step's episodes."""
+"""The first steps, where nothing is known yet, get this many times a later step's episodes, …"""
+_FIRST_MOST = 400
+"""… but no more than so many on top: learning from nothing has a price that does not grow."""
+_LEAST_MASS = 0.1
+"""A step counts for at least so much of a step that always meets a choice."""
 _FIRST_BATCHES = 4
 """When evidence decides, the first steps start with this many batches."""
 _LEAST = 5
@@ -41,36 +49,40 @@ class Quota(Protocol):
 
 @dataclass(frozen=True)
 class FixedQuota:
-    """`episodes` in all; the first two steps get eight shares, every other step one."""
+    """`episodes` in all, spread by how likely each step is to meet a choice of outcomes.
+
+    The first two steps, where nothing is known yet, get more on top: seven shares of a step that
+    always meets one, but no more than 400 episodes each.
+    """
 
     episodes: int
-    horizon: int
+    choice_mass: tuple[float, ...]
+    """For every step with a model: the probability that outcomes differ there."""
 
     def __post_init__(self) -> None:
-        needed = _LEAST * self._shares
-        if self.horizon > 1 and self.episodes < needed:
+        steps = len(self.choice_mass)
+        needed = _LEAST * (steps + (_FIRST_SHARE - 1) * min(steps, _FIRST_STEPS))
+        if steps and self.episodes < needed:
             raise ValueError(
-                f"episodes: {self.episodes} are too few for a horizon of {self.horizon}; "
+                f"episodes: {self.episodes} are too few for a horizon of {steps + 1}; "
                 f"give {needed} or more"
             )
 
-    @property
-    def _shares(self) -> int:
-        steps = self.horizon - 1
-        first = min(steps, _FIRST_STEPS)
-        return first * _FIRST_SHARE + steps - first
+    @cached_property
+    def _upto(self) -> NDArray[np.int64]:
+        """Episodes of all steps up to each one; rounding never spends more than the total."""
+        mass = np.maximum(self.choice_mass, _LEAST_MASS)
+        first = np.arange(mass.size) < _FIRST_STEPS
+        free = self.episodes - _LEAST * mass.size
+        on_top = (_FIRST_SHARE - 1) * first * free / (mass.sum() + (_FIRST_SHARE - 1) * first.sum())
+        on_top = np.minimum(on_top, _FIRST_MOST)
+        wanted = _LEAST + on_top + (free - on_top.sum()) * mass / mass.sum()
+        whole = np.floor(np.cumsum(wanted) + 1e-6).astype(np.int64)
+        return np.concatenate([[0], whole])
 
     def wants(self, h: int, taken: int, progress: Progress) -> int:
-        """The step's share, at once; rounding never spends more than the total."""
-        if taken:
-            return 0
-        before, share = self._shares_before(h), _FIRST_SHARE if h < _FIRST_STEPS else 1
-        upto = self.episodes * (before + share) // self._shares
-        return upto - self.episodes * before // self._shares
-
-    def _shares_before(self, h: int) -> int:
-        first = min(h, _FIRST_STEPS)
-        return first * _FIRST_SHARE + h - first
+        """The step's share, at once."""
+        return 0 if taken else int(self._upto[h + 1] - self._upto[h])
 
 
 @dataclass

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from tasid.algorithms.budget import Judgement, Quota
-from tasid.algorithms.candidates import Candidate, NetworkModel, RidgeModel
+from tasid.algorithms.candidates import Candidate
 from tasid.algorithms.decoder import Decoder
+from tasid.algorithms.models import ImageModel, Mask, Model, NetworkModel, RidgeModel, scores_of
 from tasid.algorithms.replay import LabelTables, Replay
 from tasid.algorithms.surprise import Surprises
-from tasid.algorithms.tasid import FITTING, Explored, Fitted
+from tasid.algorithms.tasid import FITTING, Aside, Explored, Fitted
 from tasid.envs.target import Target, seed_key
-from tasid.learning import MLP
 from tasid.learning.labels import labels_for
+from tasid.learning.siamese import fits
 from tasid.mdp import RobustPlan
 from tasid.mdp.backward import layers
 from tasid.mdp.outcomes import outcomes
@@ -60,12 +61,12 @@ class OutcomeLearner:
         labels: str | None = None,
     ) -> None:
         self._plan, self._quota = plan, quota
-        self._inputs = 2 * int(np.prod(target.observation_shape))
+        self._shape = target.observation_shape
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
-        self._replay = Replay(self._inputs)
+        self._replay = Replay()
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
-        self._candidates = self._linear_candidates(labels)
+        self._candidates = self._first_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
         for candidate in self._candidates:
             self._decoders[candidate] = self._blank(candidate)
@@ -93,16 +94,23 @@ class OutcomeLearner:
     def learn(self, h: int, data: Explored) -> Fitted:
         """Refit all candidates still in the race; the best one's model becomes the step's."""
         one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
-        flat = [x.reshape(x.shape[0], -1).astype(np.float32) for x in (one.x, one.x_next)]
-        self._replay.add(h, np.concatenate(flat, axis=1), one.states, one.command)
+        self._remember(h, one.live, one)
+        if one.aside is not None:
+            for earlier in np.unique(one.detour[one.detour >= 0]):
+                here = (one.detour == earlier) & one.aside.live
+                self._remember(int(earlier), here, one.aside)
         path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
-        self._paths.append((path, one.detour))
+        self._paths.append((path[one.live], one.detour[one.live]))
         for candidate in self._candidates:
             self._refit(candidate, h)
         self._judge(h)
         judged = self._best.judged.get(h)
         loss = float(judged.losses.mean()) if judged else math.nan
         return Fitted([loss], [1], [[]])
+
+    def _remember(self, h: int, rows: Mask, seen: Explored | Aside) -> None:
+        pairs = np.stack([seen.x[rows], seen.x_next[rows]], axis=1)
+        self._replay.add(h, pairs, np.asarray(seen.states)[rows], np.asarray(seen.command)[rows])
 
     def finish(self) -> Decoder:
         """The decoder in hindsight, with its temperature set on all held-out transitions.
@@ -111,7 +119,7 @@ class OutcomeLearner:
         """
         best = self._best
         if self._replay.steps and best.hindsight(self._replay):
-            self._decoders[best] = self._decoders[best].with_models(best.folded(self._replay))
+            self._decoders[best] = self._decoders[best].with_models(best.model.models(self._replay))
         temperature = jnp.float32(_temperature(best))
         self._decoders[best] = replace(self._decoders[best], temperature=temperature)
         return self._decoders[best]
@@ -130,8 +138,8 @@ class OutcomeLearner:
     def indistinct(self) -> list[int]:
         """Steps whose held-out loss is near that of guessing."""
         found = []
-        for h, (_, examples, losses) in self._best.judged.items():
-            number = examples.valid.sum(axis=1)
+        for h, (_, choices, losses) in self._best.judged.items():
+            number = choices.number
             if losses.size < _FEWEST:
                 continue
             excess = losses - fano_level(number, self._plan.eta)
@@ -144,15 +152,23 @@ class OutcomeLearner:
         """What the held-out transitions of step h say about its model."""
         if h not in self._best.judged:
             return Judgement(0, 0, 0.0)
-        scores, examples, losses = self._best.judged[h]
-        number, eta = examples.valid.sum(axis=1), self._plan.eta
-        f = np.sort(np.exp(examples.log_probabilities(scores)), axis=1)
+        scores, choices, losses = self._best.judged[h]
+        number, eta = choices.number, self._plan.eta
+        f = np.sort(np.exp(choices.log_probabilities(scores)), axis=1)
         lead = (1 - 2 * eta) / (1 + (number - 2) * eta)
         unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
         return Judgement(number.size, unclear, float((losses - fano_level(number, eta)).sum()))
 
-    def _linear_candidates(self, labels: str | None) -> list[Candidate]:
-        """Every numbering that fits the map, or the one asked for, with either centring."""
+    def _first_candidates(self, labels: str | None) -> list[Candidate]:
+        """Every numbering that fits the map, with the simplest models for what is observed."""
+        return [
+            Candidate(table, model)
+            for number, table in enumerate(self._numberings(labels))
+            for model in self._simple_models(table, jax.random.fold_in(self._key, number))
+        ]
+
+    def _numberings(self, labels: str | None) -> list[LabelTables]:
+        """The one asked for, or all that fit the map and differ."""
         sim = self._plan.simulator
         tables: list[LabelTables] = []
         reachable = np.unique(np.concatenate(layers(sim)))
@@ -167,19 +183,24 @@ class OutcomeLearner:
                 continue  # too many places to number
             if not any(table.same_as(other, reachable) for other in tables):
                 tables.append(table)
-        return [
-            Candidate(table, by_step=by_step, model=RidgeModel(self._inputs, table.size))
-            for table in tables
-            for by_step in (False, True)
-        ]
+        return tables
+
+    def _simple_models(self, table: LabelTables, key: jax.Array) -> list[Model]:
+        if fits(self._shape):
+            rows, columns, channels = self._shape
+            return [ImageModel((rows, columns, channels), table.size, key)]
+        return [RidgeModel(self._size, table.size, by_step=by_step) for by_step in (False, True)]
+
+    @property
+    def _size(self) -> int:
+        return int(np.prod(self._shape))
 
     def _blank(self, candidate: Candidate) -> Decoder:
-        network = MLP(self._inputs // 2, candidate.tables.size, candidate.model.hidden)
-        return Decoder.blank(self._plan, candidate.tables.labels, network)
+        return Decoder.blank(self._plan, candidate.tables.labels, candidate.model.network)
 
     def _refit(self, candidate: Candidate, h: int) -> None:
         candidate.learn(h, self._replay)
-        model = jnp.asarray(candidate.folded(self._replay)[h])
+        model = jnp.asarray(candidate.model.models(self._replay)[h])
         self._decoders[candidate] = self._decoders[candidate].with_model(h, model)
 
     def _judge(self, h: int) -> None:
@@ -191,13 +212,13 @@ class OutcomeLearner:
             if candidate.evidence <= self._best.evidence + _BEHIND
         ]
         self._decoders = {c: self._decoders[c] for c in self._candidates}
-        if any(candidate.model.hidden for candidate in self._candidates) or h == 0:
+        if h == 0 or not all(isinstance(one.model, RidgeModel) for one in self._candidates):
             return
         judged = list(self._best.judged.values())
         losses = np.concatenate([np.zeros(0), *(step.losses for step in judged)])
         if losses.size < _JUDGED:
             return
-        number = np.concatenate([step.examples.valid.sum(axis=1) for step in judged])
+        number = np.concatenate([step.choices.number for step in judged])
         excess = losses - fano_level(number, self._plan.eta)
         if excess.mean() - 2 * excess.std() / math.sqrt(losses.size) > _SLACK:
             self._try_networks(h)
@@ -206,22 +227,22 @@ class OutcomeLearner:
         """A network beside every linear candidate left, from the same evidence up to now."""
         for number, simple in enumerate(list(self._candidates)):
             key = jax.random.fold_in(self._key, number)
-            model = NetworkModel(self._inputs, simple.tables.size, HIDDEN, key)
-            rich = Candidate(simple.tables, by_step=simple.by_step, model=model)
+            by_step = simple.model.centring == "step centre"
+            model = NetworkModel(self._size, simple.tables.size, HIDDEN, key, by_step=by_step)
+            rich = Candidate(simple.tables, model)
             rich.judged.update({s: x for s, x in simple.judged.items() if s != h})
             rich.learn(h, self._replay)
             blank = self._blank(rich)
-            models = blank.models.at[: h + 1].set(rich.folded(self._replay))
+            models = blank.models.at[: h + 1].set(rich.model.models(self._replay))
             self._decoders[rich] = blank.with_models(models)
             self._candidates.append(rich)
         self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
 
-    def _decoded(self, h: int, rows: NDArray[np.bool_]) -> NDArray[np.int32]:
+    def _decoded(self, h: int, rows: Mask) -> NDArray[np.int32]:
         """Where the final model of step h thinks its explored transitions led."""
         decoder = self._decoders[self._best]
-        raw = self._replay.inputs[rows] * self._replay.scale
-        x, x_next = (jnp.asarray(half) for half in np.split(raw, 2, axis=1))
-        scores = np.asarray(decoder.network.apply(decoder.models[h], x, x_next))
+        model = np.asarray(decoder.models[h])
+        scores = scores_of(decoder.network, model, self._replay.pairs[rows])
         return self._best.tables.decoded(h, self._replay.states[rows], scores)
 
 
@@ -243,6 +264,6 @@ def _temperature(candidate: Candidate) -> float:
 
     def loss(log_temperature: float) -> float:
         scale = math.exp(-log_temperature)
-        return float(sum(step.examples.losses(scale * step.scores).sum() for step in judged))
+        return float(sum(step.choices.losses(scale * step.scores).sum() for step in judged))
 
     return math.exp(float(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))

@@ -6,71 +6,124 @@ those would learn to ignore x' (docs/outcome-classes.md, second counterexample).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.learning import Labels
-from tasid.learning.ridge import Examples, Floats
+from tasid.learning.choices import Choices, Floats
 
 HOLD_OUT = 5
 """Every fifth episode of a step is held out while that step is judged."""
 
+Rows = NDArray[np.bool_] | NDArray[np.intp]
+
 
 class Replay:
-    """All explored transitions, row after row in one growing table."""
+    """All explored transitions, row after row in growing tables."""
 
-    def __init__(self, inputs: int) -> None:
-        self._table = np.zeros((256, inputs), np.float32)
-        self.scale: Floats = np.ones(inputs, np.float32)
-        """Inputs are divided by it: the spread of the first step's."""
+    def __init__(self) -> None:
+        self._pairs = _Growing()
+        self.steps = 0
+        """How many steps have had episodes."""
         self.step = np.zeros(0, np.int32)
         self.states = np.zeros(0, np.int32)
         self.command = np.zeros(0, np.int32)
         self.held_out = np.zeros(0, bool)
 
     @property
-    def steps(self) -> int:
-        """How many steps have data."""
-        return int(self.step[-1]) + 1 if self.step.size else 0
+    def pairs(self) -> NDArray[Any]:
+        """x and x' as they were observed, [n, 2, …]; not copied."""
+        return self._pairs.rows
 
-    @property
-    def inputs(self) -> Floats:
-        """x and x' side by side, flat and scaled, [n, 2d]; not copied."""
-        return self._table[: self.step.size]
+    @cached_property
+    def flat(self) -> FlatInputs:
+        """The same for models of vectors."""
+        return FlatInputs(self)
 
     def add(
-        self, h: int, inputs: Floats, states: NDArray[np.int32], command: NDArray[np.int32]
+        self,
+        h: int,
+        pairs: NDArray[Any],
+        states: NDArray[np.int32],
+        command: NDArray[np.int32],
     ) -> None:
-        """New episodes of step h, the step at hand or the next one."""
-        before, number = self.step.size, states.size
-        taken = int((self.step == h).sum())
-        while self._table.shape[0] < before + number:
-            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
-        self._table[before : before + number] = inputs / self.scale
+        """New transitions of step h: the step at hand, the next one, or an earlier one."""
+        number, taken = states.size, int((self.step == h).sum())
+        self._pairs.add(pairs)
+        self.steps = max(self.steps, h + 1)
         self.step = np.concatenate([self.step, np.full(number, h, np.int32)])
         self.states = np.concatenate([self.states, states])
         self.command = np.concatenate([self.command, command])
         place = np.arange(taken, taken + number)
         self.held_out = np.concatenate([self.held_out, place % HOLD_OUT == HOLD_OUT - 1])
-        if h == 0:
-            self._rescale()
+
+
+class FlatInputs:
+    """x and x' side by side, scaled by the spread of the first step's."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+        self._table = _Growing()
+        self.scale: Floats = np.ones(0, np.float32)
+
+    @property
+    def inputs(self) -> Floats:
+        """[n, 2d], brought up to date; not copied."""
+        replay = self._replay
+        if replay.steps == 1 and len(self._table) != replay.step.size:
+            self._table = _Growing()
+            self._measure(replay.pairs)
+        new = replay.pairs[len(self._table) :]
+        if len(new):
+            self._table.add(new.reshape(len(new), -1).astype(np.float32) / self.scale)
+        return self._table.rows
 
     def centres(self, *, by_step: bool) -> tuple[Floats, NDArray[np.int32]]:
         """Means of training rows, of every step or of the first alone, and each row's."""
-        steps = range(self.steps if by_step else 1)
-        means = [self.inputs[(self.step == h) & ~self.held_out].mean(axis=0) for h in steps]
-        return np.stack(means), self.step if by_step else np.zeros_like(self.step)
+        replay, inputs = self._replay, self.inputs
+        means: list[Floats] = []
+        for h in range(replay.steps if by_step else 1):
+            rows = (replay.step == h) & ~replay.held_out
+            # A step may have no rows: all its episodes had ended before.
+            means.append(inputs[rows].mean(axis=0) if rows.any() else means[-1])
+        return np.stack(means), replay.step if by_step else np.zeros_like(replay.step)
 
-    def _rescale(self) -> None:
-        """Measure the scale on the first step; constant inputs must not explode later."""
-        raw = self.inputs.astype(np.float64) * self.scale
-        spread = raw.std(axis=0)
+    def _measure(self, pairs: NDArray[Any]) -> None:
+        """Constant inputs must not explode later."""
+        spread = pairs.reshape(len(pairs), -1).std(axis=0, dtype=np.float64)
         typical = float(np.sqrt((spread**2).mean()))
         floor = 0.1 * typical if typical > 0 else 1.0
         self.scale = np.maximum(spread, floor).astype(np.float32)
-        self._table[: self.step.size] = raw / self.scale
+
+
+class _Growing:
+    """A table that takes rows at its end, with room to spare."""
+
+    def __init__(self) -> None:
+        self._table: NDArray[Any] | None = None
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        assert self._table is not None, "a replay is read only after something was added"
+        return self._table[: self._used]
+
+    def add(self, rows: NDArray[Any]) -> None:
+        if self._table is None:
+            self._table = np.zeros((max(256, len(rows)), *rows.shape[1:]), rows.dtype)
+        needed = self._used + len(rows)
+        if needed > len(self._table):
+            grown = np.zeros((max(needed, 2 * len(self._table)), *rows.shape[1:]), rows.dtype)
+            grown[: self._used] = self.rows
+            self._table = grown
+        self._table[self._used : needed] = rows
+        self._used = needed
 
 
 class LabelTables:
@@ -87,12 +140,12 @@ class LabelTables:
         """L."""
         return int(self._valid.shape[-1])
 
-    def examples(self, replay: Replay, *, by_step: bool, weight: Floats) -> Examples:
-        """The replay, labelled; rows without a choice of outcome lose nothing and teach nothing."""
+    def choices(self, replay: Replay) -> Choices:
+        """The replay, labelled."""
         valid = self._at(self._valid, replay.step, replay.states)
         commands = self._at(self._command, replay.step, replay.states)
         label = np.argmax(valid & (commands == replay.command[:, None]), axis=1)
-        return Examples(replay.inputs, *replay.centres(by_step=by_step), label, valid, weight)
+        return Choices(label, valid)
 
     def decoded(self, h: int, states: NDArray[np.int32], scores: Floats) -> NDArray[np.int32]:
         """Where the best-scored labels [n, L] lead from these states at step h, [n]."""

@@ -23,10 +23,12 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.envs.rollout import Actor, roll
-from tasid.envs.target import Target, episode_keys, seed_key, stream
+from tasid.envs.rollout import Actor, Moment, roll, roll_keeping
+from tasid.envs.target import Target, episode_keys, seed_key, stream, unfinished
+from tasid.envs.waves import in_waves
 from tasid.mdp import RobustPlan
 
 EXPLORATION = 1 << 28
@@ -66,6 +68,16 @@ Callback = Callable[[Event], None]
 """Progress bars, records and loggers are functions of events."""
 
 
+class Aside(NamedTuple):
+    """The transitions of detours, whose commands were random as well; without one, anything."""
+
+    x: jax.Array
+    x_next: jax.Array
+    states: jax.Array
+    command: jax.Array
+    live: jax.Array
+
+
 class Explored(NamedTuple):
     """Transitions of one step, each from an episode of its own; all arrays are [G, n, …]."""
 
@@ -79,6 +91,10 @@ class Explored(NamedTuple):
     """ŝ_0 … ŝ_{h−1} of the roll-in, [G, n, H]."""
     detour: jax.Array
     """The step of the roll-in at which a random outcome was commanded; −1 if at none."""
+    live: jax.Array
+    """Had the episode not ended before this step? If it had, it counts, and teaches nothing."""
+    aside: Aside | None
+    """What happened at the detours, where there are any."""
 
 
 class Fitted(NamedTuple):
@@ -132,7 +148,7 @@ def tasid(
     Line 1 made the `plans`; by line 3, the decoder that the `learner` starts with acts at the
     first step by the plan at the start state.
     """
-    target, keys = _stack(targets), jnp.stack([seed_key(seed) for seed in seeds])
+    target, keys = grouped(targets), jnp.stack([seed_key(seed) for seed in seeds])
     history: list[list[StepEnded]] = [[] for _ in seeds]
     steps = plans[0].simulator.horizon - 1
 
@@ -194,7 +210,12 @@ def collect(
     episodes: int,
     detours: float = 0.0,
 ) -> Explored:
-    """Fresh episodes first … first + episodes − 1 of step h, for every seed."""
+    """Fresh episodes first … first + episodes − 1 of step h, for every seed.
+
+    `target` is what `grouped` made of the seeds' targets.
+    """
+    if isinstance(target, list):
+        return _collect_on_host(target, decoder, keys, h, range(first, first + episodes), detours)
 
     def one(chunk: int) -> Explored:
         return _explore_all(target, decoder, keys, h, chunk * WIDTH, detours)
@@ -208,6 +229,34 @@ def collect(
     return jax.tree.map(
         lambda *tables: jnp.concatenate(tables, axis=1)[:, skipped : skipped + episodes], *parts
     )
+
+
+def grouped(targets: Sequence[Target]) -> Any:
+    """The seeds' targets as one stacked pytree, or as a list where JAX cannot trace them."""
+    return _stack(targets) if all(one.traceable for one in targets) else list(targets)
+
+
+def _collect_on_host(
+    targets: Sequence[Target],
+    decoders: Decoder,
+    keys: jax.Array,
+    h: int,
+    episodes: range,
+    detours: float,
+) -> Explored:
+    """The same episodes step by step: none but those wanted run, in the slots they always have."""
+    found = []
+    for i, target in enumerate(targets):
+        decoder = jax.tree.map(itemgetter(i), decoders)
+        parts = []
+        for chunk in range(episodes.start // WIDTH, -(-episodes.stop // WIDTH)):
+            first = chunk * WIDTH
+            explore = partial(_explore, decoder=decoder, key=keys[i], h=h, first=first)
+            slots = [n - first for n in episodes if 0 <= n - first < WIDTH]
+            run = partial(explore, detours=detours)
+            parts.append(in_waves(target, run, rows=slots, width=WIDTH))
+        found.append(jax.tree.map(lambda *tables: np.concatenate(tables), *parts))
+    return jax.tree.map(lambda *tables: np.stack(tables), *found)
 
 
 @partial(jax.jit, static_argnums=5)
@@ -228,19 +277,67 @@ def _explore(
     decoder: Decoder,
     key: jax.Array,
     *,
-    h: jax.Array,
-    first: jax.Array,
+    h: Any,
+    first: Any,
     detours: float,
 ) -> Explored:
     """Lines 7–9: follow π for h steps, execute a uniformly random label's command, look again."""
+    keys, detour = _draw_episodes(key, h, first, detours)
+    if detours:
+        actor: Actor = _Detouring(decoder, keys, detour)
+        keep = partial(_look_aside, target, detour)
+        moment, aside = roll_keeping(
+            target, actor, keys, steps=h, keep=keep, at_first=_nothing_aside
+        )
+    else:
+        moment, aside = roll(target, decoder, keys, steps=h), None
+    live = unfinished(target, moment.state, WIDTH)
+    states, command = _command(decoder, moment.carry, moment.observations, keys, h)
+    x = moment.observations
+    _, x_next, _ = target.step(moment.state, command, h, keys)
+    return Explored(x, x_next, states, command, moment.carry.path, detour, live, aside)
+
+
+def _nothing_aside(first: Moment) -> Aside:
+    x, states = first.observations, first.carry.states
+    return Aside(x, x, states, jnp.zeros(WIDTH, jnp.int32), jnp.zeros(WIDTH, bool))
+
+
+def _look_aside(
+    target: Target,
+    detour: jax.Array,
+    aside: Aside,
+    before: Moment,
+    actions: jax.Array,
+    after: Moment,
+    h: jax.Array,
+) -> Aside:
+    """Keep the transition of the detours that are now."""
+    live = unfinished(target, before.state, WIDTH)
+    now = Aside(before.observations, after.observations, after.carry.states, actions, live)
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where((detour == h).reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, now, aside)
+
+
+@partial(jax.jit, static_argnums=3)
+def _draw_episodes(
+    key: jax.Array, h: jax.Array, first: jax.Array, detours: float
+) -> tuple[jax.Array, jax.Array]:
     keys = episode_keys(key, h, first + jnp.arange(WIDTH))
-    detour = _draw_detours(keys, h, detours)
-    actor: Actor = _Detouring(decoder, keys, detour) if detours else decoder
-    moment = roll(target, actor, keys, steps=h)
-    states = decoder.track(moment.carry, moment.observations, h)
+    return keys, _draw_detours(keys, h, detours)
+
+
+@jax.jit
+def _command(
+    decoder: Decoder, memory: Tracked, observations: jax.Array, keys: jax.Array, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """ŝ_h, and the command of a label drawn uniformly there."""
+    states = decoder.track(memory, observations, h)
     _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
-    _, observations, _ = target.step(moment.state, command, h, keys)
-    return Explored(moment.observations, observations, states, command, moment.carry.path, detour)
+    return states, command
 
 
 class _Detouring(NamedTuple):

@@ -2,7 +2,7 @@
 
 An actor is two functions on a batch of fixed width: `start(observations) → carry` and
 `act(carry, observations, h) → (carry, actions)`. In a traceable target the loop is compiled;
-elsewhere the same body runs step by step.
+elsewhere the same body runs step by step, and `waves` says how many at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Carry = Any
 
 
 class Actor(Protocol):
-    """Something that chooses actions from observations, with a memory of its own."""
+    """Something that chooses actions from observations, with a memory of its own; a pytree."""
 
     def start(self, observations: jax.Array) -> Carry:
         """The memory before the first decision."""
@@ -40,30 +40,61 @@ class Moment(NamedTuple):
 def begin(target: Target, actor: Actor, keys: jax.Array) -> Moment:
     """Start an episode per key."""
     state, observations = target.reset(keys)
-    return Moment(state, observations, actor.start(observations), jnp.zeros(keys.shape[0]))
+    start = _start if target.traceable else _start_compiled
+    return Moment(state, observations, start(actor, observations), jnp.zeros(keys.shape[0]))
 
 
 def advance(
     target: Target, actor: Actor, moment: Moment, h: jax.Array, keys: jax.Array
 ) -> tuple[Moment, jax.Array]:
     """One step of every episode; also gives the actions taken."""
-    carry, actions = actor.act(moment.carry, moment.observations, h)
+    act = _act if target.traceable else _act_compiled
+    carry, actions = act(actor, moment.carry, moment.observations, h)
     state, observations, rewards = target.step(moment.state, actions, h, keys)
     return Moment(state, observations, carry, moment.returns + rewards), actions
 
 
+def _start(actor: Actor, observations: jax.Array) -> Carry:
+    return actor.start(observations)
+
+
+def _act(
+    actor: Actor, carry: Carry, observations: jax.Array, h: jax.Array
+) -> tuple[Carry, jax.Array]:
+    return actor.act(carry, observations, h)
+
+
+_start_compiled, _act_compiled = jax.jit(_start), jax.jit(_act)
+
+
 def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:
     """Follow the actor for `steps` steps, a number that compiled code may learn at run time."""
+    return roll_keeping(target, actor, keys, steps=steps, keep=lambda kept, *_: kept)[0]
 
-    def body(h: jax.Array, moment: Moment) -> Moment:
-        return advance(target, actor, moment, h, keys)[0]
+
+def roll_keeping(
+    target: Target,
+    actor: Actor,
+    keys: jax.Array,
+    *,
+    steps: Any,
+    keep: Callable[[Any, Moment, jax.Array, Moment, jax.Array], Any],
+    at_first: Callable[[Moment], Any] = lambda _: None,
+) -> tuple[Moment, Any]:
+    """The same, with something kept: `kept ← keep(kept, before, actions, after, h)` at each step."""
+
+    def body(h: jax.Array, now: tuple[Moment, Any]) -> tuple[Moment, Any]:
+        moment, kept = now
+        after, actions = advance(target, actor, moment, h, keys)
+        return after, keep(kept, moment, actions, after, h)
 
     moment = begin(target, actor, keys)
+    now = moment, at_first(moment)
     if target.traceable:
-        return jax.lax.fori_loop(0, steps, body, moment)
+        return jax.lax.fori_loop(0, steps, body, now)
     for h in range(int(steps)):
-        moment = body(jnp.int32(h), moment)
-    return moment
+        now = body(jnp.int32(h), now)
+    return now
 
 
 def trace(

@@ -27,6 +27,12 @@ class Target(Protocol):
 
     `traceable` targets are JAX pytrees whose methods may run inside a compiled loop. Every episode
     has a key of its own, and all randomness of the episode derives from it.
+
+    Where episodes may end before the horizon, a method `finished(state) → bool [W]` tells: the last
+    observation then repeats and nothing more is paid. Targets that are not traceable may say how
+    many episodes they run at a time (`num_envs`) and what their observations are
+    (`observation_dtype`); `failed(state)` gives for every episode None, or what went wrong so that
+    it has to be run again, at most `retries` times; `with_horizon(H)` adapts them to a map.
     """
 
     @property
@@ -52,6 +58,22 @@ class Target(Protocol):
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
         """Take actions [W] at step h; give the next observations [W, …] and rewards [W]."""
+
+
+class EpisodeFailed(ValueError):
+    """One and the same episode went wrong again and again."""
+
+
+def for_horizon(target: Target, horizon: int) -> Target:
+    """The target with episodes of so many steps, if it can be had."""
+    adapt = getattr(target, "with_horizon", None)
+    return target if adapt is None or target.horizon == horizon else adapt(horizon)
+
+
+def unfinished(target: Target, state: State, width: int) -> jax.Array:
+    """Which episodes have not ended, bool [W]; all of them in targets that do not tell."""
+    finished = getattr(target, "finished", None)
+    return jnp.ones(width, bool) if finished is None else ~finished(state)
 
 
 def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ BRIGHTEST = 255.0
 """Pixels enter divided by this."""
 
 
-class _Convolution(NamedTuple):
+class Convolution(NamedTuple):
     """The shapes of one layer."""
 
     rows: int
@@ -72,11 +72,11 @@ class CNN:
                 )
 
     @property
-    def _convolutions(self) -> list[_Convolution]:
+    def _convolutions(self) -> list[Convolution]:
         rows, columns, channels = self.observation_shape
         found, channels = [], 2 * channels
         for size, width, stride in self.layers:
-            found.append(_Convolution(rows, columns, channels, size, width, stride))
+            found.append(Convolution(rows, columns, channels, size, width, stride))
             (rows, columns), channels = found[-1].output, width
         return found
 
@@ -124,7 +124,7 @@ class CNN:
         ):
             # Dividing the kernel spares a pass over the pixels.
             kernel = kernel if number else kernel / BRIGHTEST
-            images = [jax.nn.relu(_convolve(layer, images, kernel) + shift[None, None, None])]
+            images = [jax.nn.relu(convolve(layer, images, kernel) + shift[None, None, None])]
         return images[0].reshape(x.shape[0], -1) @ weights + bias[None]
 
     def describe(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class CNN:
         return cls(**{**fields, "observation_shape": (rows, columns, channels), "layers": layers})
 
 
-def _convolve(layer: _Convolution, images: list[jax.Array], kernel: jax.Array) -> jax.Array:
+def convolve(layer: Convolution, images: list[jax.Array], kernel: jax.Array) -> jax.Array:
     """The convolution of images [B, rows, columns, c], side by side, as [B, n, m, channels]."""
     stride, reach = layer.stride, layer.size // layer.stride
     n, m = layer.output

@@ -15,10 +15,15 @@ import jax
 import jax.numpy as jnp
 
 from tasid.learning.convolution import CNN
+from tasid.learning.siamese import SiameseCNN
 
 
 class Network(Protocol):
     """Scores of every label for a transition x → x'; hashable, so that it can be compiled in."""
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
 
     @property
     def num_parameters(self) -> int:
@@ -108,8 +113,10 @@ def network_from(description: dict[str, Any]) -> Network:
     """The inverse of `describe`."""
     fields = dict(description)
     kind = fields.pop("kind", None)
+    if kind == "mlp":
+        return MLP(**{**fields, "hidden": tuple(fields["hidden"])})
     if kind == "cnn":
         return CNN.from_description(fields)
-    if kind != "mlp":
-        raise ValueError(f"network: kind {kind!r} is unknown; this version knows: mlp, cnn")
-    return MLP(**{**fields, "hidden": tuple(fields["hidden"])})
+    if kind == "siamese":
+        return SiameseCNN.from_description(fields)
+    raise ValueError(f"network: kind {kind!r} is unknown; this version knows: mlp, cnn, siamese")

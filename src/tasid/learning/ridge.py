@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
-Floats = NDArray[np.float32]
+from tasid.learning.choices import Choices, Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Inputs with labels; centres are subtracted on the fly, so that rows are never copied."""
+    """Inputs with labels; centres are subtracted on the fly."""
 
     inputs: Floats
     """[n, D]."""
@@ -27,38 +27,12 @@ class Examples:
     """[T, D]."""
     group: NDArray[np.int32]
     """Which centre belongs to each row, [n]."""
-    label: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    """Which labels exist where the transition started, [n, L]."""
-    weight: Floats
-    """How much each row counts, [n]; 0 takes it out."""
+    choices: Choices
 
     def scores(self, weights: Floats) -> Floats:
         """(inputs − centre)·W + b for weights [D+1, L], of every row, [n, L]."""
         offset = weights[-1:] - self.centres @ weights[:-1]
         return self.inputs @ weights[:-1] + offset[self.group]
-
-    def log_probabilities(self, scores: Floats) -> Floats:
-        """ln f over the existing labels, [n, L]; −∞ elsewhere."""
-        masked = np.where(self.valid, scores, -np.inf)
-        masked -= masked.max(axis=1, keepdims=True)
-        masked -= np.log(np.exp(masked).sum(axis=1, keepdims=True))
-        return masked
-
-    def losses(self, scores: Floats) -> Floats:
-        """−ln f(label) of every row, [n]."""
-        return -self.log_probabilities(scores)[np.arange(self.label.size), self.label]
-
-    def only(self, rows: NDArray[np.bool_]) -> Examples:
-        """These rows alone."""
-        return Examples(
-            self.inputs[rows],
-            self.centres,
-            self.group[rows],
-            self.label[rows],
-            self.valid[rows],
-            self.weight[rows],
-        )
 
 
 @cache
@@ -73,14 +47,14 @@ def fit_ridge(
 
     Minimises Σ −ln f(label) + ½·penalty·‖weights‖², by L-BFGS from `start`.
     """
-    rows, groups = np.arange(examples.label.size), examples.centres.shape[0]
+    choices, groups = examples.choices, examples.centres.shape[0]
+    right = np.arange(choices.label.size), choices.label
 
     def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         table = flat.reshape(start.shape)
-        log_f = examples.log_probabilities(examples.scores(table.astype(np.float32)))
+        log_f = choices.log_probabilities(examples.scores(table.astype(np.float32)))
         residual = np.exp(log_f)
-        residual[rows, examples.label] -= 1.0
-        residual *= examples.weight[:, None]
+        residual[right] -= 1.0
         by_group = np.stack(
             [np.bincount(examples.group, column, groups) for column in residual.T], axis=1
         )
@@ -88,7 +62,7 @@ def fit_ridge(
         gradient[:-1] = examples.inputs.T @ residual - examples.centres.T @ by_group
         gradient[:-1] += penalty * table[:-1]
         gradient[-1] = by_group.sum(axis=0)
-        loss = -float((log_f[rows, examples.label] * examples.weight).sum(dtype=np.float64))
+        loss = -float(log_f[right].sum(dtype=np.float64))
         return loss + 0.5 * penalty * float((table[:-1] ** 2).sum()), gradient.ravel()
 
     # The products are small: a second BLAS thread costs more than it brings.

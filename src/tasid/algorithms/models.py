@@ -1,0 +1,264 @@
+"""Model classes of the outcome method: linear, networks of vectors, networks of images.
+
+Each is refitted, warm, on the randomised transitions of all steps so far, and ends up as a
+`Network` on raw observations with everything it learned, its standardisation included, in one flat
+vector per step.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.replay import Replay
+from tasid.learning import MLP, FitConfig, Network, Transitions, fit
+from tasid.learning.choices import Choices, Floats
+from tasid.learning.ridge import Examples, fit_ridge
+from tasid.learning.siamese import SiameseCNN
+
+Mask = NDArray[np.bool_]
+
+_PENALTIES = (1.0, 10.0, 100.0, 1000.0)
+_BEHIND = 10.0
+"""Nats of evidence behind the best at which a penalty is given up (odds of e^−10)."""
+_RACE = 32
+"""Steps after which the best penalty goes on alone."""
+_VECTORS = FitConfig(learning_rate=1e-3, clip=1.0)
+_IMAGES = FitConfig(learning_rate=1e-3, batch_size=64, clip=1.0, patience=2, max_epochs=6)
+_REMEMBERED = 1
+"""Old transitions that an image network sees for every new one."""
+_CHUNK = 512
+"""Images looked at together where nothing is learned."""
+
+
+class Model(Protocol):
+    """A model class with its current parameters."""
+
+    kind: str
+    """The model class, in words."""
+    centring: str
+    """How its inputs are centred, in words."""
+    remembers: bool
+    """Does a fit depend on the ones before? Then what judges must never have been trained on."""
+    parameters: Floats
+
+    @property
+    def network(self) -> Network:
+        """What it amounts to on raw observations."""
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Fit on the one part of the rows; give the scores [m, L] of the other."""
+
+    def models(self, replay: Replay) -> Floats:
+        """Parameters of `network` for every step so far, [steps, P]."""
+
+
+class RidgeModel:
+    """Linear, with the ridge penalty that has the best evidence."""
+
+    kind = "linear"
+    remembers = False
+
+    def __init__(self, size: int, labels: int, *, by_step: bool) -> None:
+        self.network = MLP(size, labels, ())
+        self.centring = _centring(by_step)
+        self._by_step = by_step
+        blank = np.zeros((2 * size + 1, labels), np.float32)
+        self._weights = dict.fromkeys(_PENALTIES, blank)
+        self._evidence: dict[float, dict[int, float]] = {penalty: {} for penalty in _PENALTIES}
+        self.parameters: Floats = blank.ravel()
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Refit under every penalty still in the race."""
+        centres, group = replay.flat.centres(by_step=self._by_step)
+        training, held_out = (
+            Examples(replay.flat.inputs[rows], centres, group[rows], choices.only(rows))
+            for rows in (trained, judged)
+        )
+        scores = {}
+        for penalty, start in self._weights.items():
+            weights = fit_ridge(training, penalty=penalty, start=start)
+            self._weights[penalty] = weights
+            scores[penalty] = held_out.scores(weights)
+            self._evidence[penalty][h] = float(held_out.choices.losses(scores[penalty]).sum())
+        total = {p: sum(self._evidence[p].values()) for p in self._weights}
+        best = min(total, key=lambda penalty: total[penalty])
+        allowed = _BEHIND if h < _RACE else 0.0
+        self._weights = {
+            penalty: weights
+            for penalty, weights in self._weights.items()
+            if total[penalty] <= total[best] + allowed
+        }
+        self.parameters = self._weights[best].ravel()
+        return scores[best]
+
+    def models(self, replay: Replay) -> Floats:
+        """The current weights for every step, each with its own centre."""
+        return _on_raw_inputs(self.network, self.parameters, replay, by_step=self._by_step)
+
+
+class NetworkModel:
+    """A ReLU network, trained by the common loop with early stopping on a part of its data."""
+
+    remembers = True
+
+    def __init__(
+        self, size: int, labels: int, hidden: tuple[int, ...], key: jax.Array, *, by_step: bool
+    ) -> None:
+        self.network = MLP(size, labels, hidden)
+        self.kind = f"network {list(hidden)}"
+        self.centring = _centring(by_step)
+        self._by_step, self._key = by_step, key
+        self.parameters: Floats = np.asarray(self.network.init(jax.random.fold_in(key, 0)))
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Warm-started from the step before; a fifth of the rows decides when to stop."""
+        centres, group = replay.flat.centres(by_step=self._by_step)
+
+        def transitions(rows: NDArray[np.intp]) -> Transitions:
+            inputs = replay.flat.inputs[rows] - centres[group[rows]]
+            return _padded(inputs.reshape(rows.size, 2, -1), choices, rows)
+
+        rows = np.random.default_rng(h).permutation(np.flatnonzero(trained))
+        cut = _VECTORS.training(rows.size)
+        found = _fit(
+            self.network,
+            _VECTORS,
+            jnp.asarray(self.parameters),
+            transitions(rows[:cut]),
+            transitions(rows[cut:]),
+            jax.random.fold_in(self._key, h + 1),
+        )
+        self.parameters = np.asarray(found.parameters)
+        asked = transitions(np.flatnonzero(judged))
+        scores = self.network.apply(found.parameters, asked.x, asked.x_next)
+        return np.asarray(scores)[: int(judged.sum())]
+
+    def models(self, replay: Replay) -> Floats:
+        """The current network for every step, each with its own centre."""
+        return _on_raw_inputs(self.network, self.parameters, replay, by_step=self._by_step)
+
+
+class ImageModel:
+    """Convolutions over pairs of images, which share their first layer."""
+
+    kind = "convolutions"
+    centring = "shared centre"
+    remembers = True
+
+    def __init__(self, shape: tuple[int, int, int], labels: int, key: jax.Array) -> None:
+        self.network = SiameseCNN(shape, labels)
+        self._key = key
+        self._standardised = False
+        self.parameters: Floats = np.asarray(self.network.init(jax.random.fold_in(key, 0)))
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Warm-started; new transitions and a sample of the old ones, not all of them again."""
+        if not self._standardised:
+            self._standardise(replay.pairs[trained])
+        rows = self._sample(h, replay, trained)
+        cut = _IMAGES.training(rows.size)
+        found = _fit(
+            self.network,
+            _IMAGES,
+            jnp.asarray(self.parameters),
+            _padded(replay.pairs[rows[:cut]], choices, rows[:cut]),
+            _padded(replay.pairs[rows[cut:]], choices, rows[cut:]),
+            jax.random.fold_in(self._key, h + 1),
+        )
+        self.parameters = np.asarray(found.parameters)
+        return scores_of(self.network, self.parameters, replay.pairs[judged])
+
+    def models(self, replay: Replay) -> Floats:
+        """The current network, for every step."""
+        return np.broadcast_to(self.parameters, (replay.steps, self.parameters.size))
+
+    def _sample(self, h: int, replay: Replay, trained: Mask) -> NDArray[np.intp]:
+        """Rows of the step and some earlier ones, in random order; in hindsight all rows."""
+        rng = np.random.default_rng(h)
+        new = np.flatnonzero(trained & (replay.step == h))
+        old = np.flatnonzero(trained & (replay.step != h))
+        some = rng.permutation(old)
+        if h < replay.steps:
+            some = some[: _REMEMBERED * max(new.size, 1)]
+        return rng.permutation(np.concatenate([new, some]))
+
+    def _standardise(self, pairs: NDArray[np.uint8]) -> None:
+        """Measure every channel once, on the first transitions."""
+        pixels = pairs.reshape(-1, pairs.shape[-1]).astype(np.float64)
+        spread = pixels.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+        parameters = self.network.standardised(
+            jnp.asarray(self.parameters),
+            jnp.asarray(pixels.mean(axis=0), jnp.float32),
+            jnp.asarray(scale, jnp.float32),
+        )
+        self.parameters, self._standardised = np.asarray(parameters), True
+
+
+def scores_of(network: Network, parameters: Floats, pairs: NDArray[np.float32]) -> Floats:
+    """Scores [n, L] of raw pairs [n, 2, …], a chunk at a time: images take room."""
+    number, model = len(pairs), jnp.asarray(parameters)
+    parts = []
+    for first in range(0, number, _CHUNK):
+        part = pairs[first : first + _CHUNK]
+        filled = np.concatenate(
+            [part, np.zeros((_size(len(part)) - len(part), *part.shape[1:]), part.dtype)]
+        )
+        scores = _apply(network, model, jnp.asarray(filled[:, 0]), jnp.asarray(filled[:, 1]))
+        parts.append(np.asarray(scores)[: len(part)])
+    return np.concatenate([np.zeros((0, network.num_labels), np.float32), *parts])
+
+
+def _on_raw_inputs(network: MLP, parameters: Floats, replay: Replay, *, by_step: bool) -> Floats:
+    """A network of scaled and centred inputs as one of raw inputs, for every step, [steps, P]."""
+    scale, first = replay.flat.scale, (network.hidden or (network.num_labels,))[0]
+    centres, _ = replay.flat.centres(by_step=by_step)
+    weights = parameters[: scale.size * first].reshape(scale.size, first)
+    bias = parameters[scale.size * first : (scale.size + 1) * first]
+    rest = parameters[(scale.size + 1) * first :]
+    raw = (weights / scale[:, None]).ravel()
+    models = [np.concatenate([raw, bias - centre @ weights, rest]) for centre in centres]
+    return np.stack(models if by_step else models * replay.steps)
+
+
+def _padded(pairs: NDArray[np.float32], choices: Choices, rows: NDArray[np.intp]) -> Transitions:
+    """Rows filled up with weight 0 to one of few sizes, so that few shapes are compiled."""
+    size = _size(rows.size)
+    filled = np.concatenate([np.arange(rows.size), np.zeros(size - rows.size, np.intp)])
+    if not rows.size:
+        filled, rows = np.zeros(size, np.intp), np.zeros(1, np.intp)
+        pairs = np.zeros((1, *pairs.shape[1:]), pairs.dtype)
+    return Transitions(
+        jnp.asarray(pairs[filled, 0]),
+        jnp.asarray(pairs[filled, 1]),
+        jnp.asarray(choices.label[rows][filled], jnp.int32),
+        jnp.asarray(choices.valid[rows][filled]),
+        jnp.asarray(np.arange(size) < rows.size, jnp.float32),
+    )
+
+
+def _size(rows: int) -> int:
+    """A power of two, or a multiple of 1024 if that is less."""
+    power = max(32, 1 << (max(rows, 1) - 1).bit_length())
+    return min(power, -(-rows // 1024) * 1024) if rows > 1024 else power
+
+
+def _centring(by_step: bool) -> str:
+    return "step centre" if by_step else "shared centre"
+
+
+_fit = jax.jit(fit, static_argnums=(0, 1))
+_apply = jax.jit(lambda network, *inputs: network.apply(*inputs), static_argnums=0)

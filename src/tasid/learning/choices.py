@@ -1,0 +1,40 @@
+"""Which of the labels that exist was the right one: what scores are judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """A label for every row, out of those that exist where its transition started."""
+
+    label: NDArray[np.int64]
+    """[n]."""
+    valid: NDArray[np.bool_]
+    """[n, L]."""
+
+    @property
+    def number(self) -> NDArray[np.int64]:
+        """How many labels exist, [n]; where it is one there is nothing to choose."""
+        return self.valid.sum(axis=1)
+
+    def log_probabilities(self, scores: Floats) -> Floats:
+        """ln f over the existing labels, [n, L]; −∞ elsewhere."""
+        masked = np.where(self.valid, scores, -np.inf)
+        masked -= masked.max(axis=1, keepdims=True)
+        masked -= np.log(np.exp(masked).sum(axis=1, keepdims=True))
+        return masked
+
+    def losses(self, scores: Floats) -> Floats:
+        """−ln f(label) of every row, [n]."""
+        return -self.log_probabilities(scores)[np.arange(self.label.size), self.label]
+
+    def only(self, rows: NDArray[np.bool_]) -> Choices:
+        """These rows alone."""
+        return Choices(self.label[rows], self.valid[rows])
