@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import tasid
 from tasid.algorithms.monitor import Calibration, calibrate, estimate_eta
@@ -40,11 +41,11 @@ def test_interval_and_test_are_exact_binomial():
     assert (estimate.rate, estimate.transitions) == (0.06, 50)
     assert estimate.low == pytest.approx(0.012548, abs=1e-5)  # Clopper–Pearson tables
     assert estimate.high == pytest.approx(0.165482, abs=1e-5)
-    exact = sum(
-        np.prod([(50 - j) / (j + 1) for j in range(k)]) * 0.1**k * 0.9 ** (50 - k)
+    exact = [
+        float(np.prod([(50 - j) / (j + 1) for j in range(k)])) * 0.1**k * 0.9 ** (50 - k)
         for k in range(3, 51)
-    )
-    assert estimate.p_value == pytest.approx(float(exact))
+    ]
+    assert estimate.p_value == pytest.approx(sum(exact) - 0.5 * exact[0])  # mid-p
     assert not estimate.exceeded
     assert counts(30, 100).eta().exceeded
     assert counts(0, 40).eta().low == 0.0
@@ -62,6 +63,27 @@ def test_a_wrong_place_is_named_and_a_right_one_is_not():
     (error,) = counts(45, 60).map_errors()
     assert (error.step, error.state, error.action) == (0, 0, 0)
     assert (error.visits, error.surprises) == (60, 45)
+
+
+def test_mid_p_keeps_the_level_within_its_discreteness():
+    """The chance of an alarm at exactly the planned η, summed over all counts."""
+    for of in (50, 120, 300):
+        counts_of = np.arange(of + 1)
+        chance = binom.pmf(counts_of, of, 0.1)
+        alarm = [counts(int(k), of).eta().exceeded for k in counts_of]
+        assert 0.005 < chance[alarm].sum() < 0.0135
+
+
+def test_outcomes_that_the_map_does_not_have_are_named():
+    """The model must decode them as something on the map, but does not believe it."""
+    sim = tasid.AbstractSimulator([[0, 1], [1, 1]], np.zeros((2, 2)), horizon=2)
+    seen = Surprises(tasid.robust_dp(sim, eta=0.1), outcomes(sim).number)
+    zeros = np.zeros(40, np.int32)
+    for action, explained in ((0, 0.9), (1, 0.01)):
+        seen.add(0, zeros, zeros + action, zeros + action, np.full(40, explained))
+    (error,) = seen.map_errors()
+    assert (error.step, error.state, error.action, error.surprises) == (0, 0, 1, 40)
+    assert seen.eta().rate == 0.0
 
 
 def test_eta_exceeded_has_power_and_few_false_alarms(lock20, policy):

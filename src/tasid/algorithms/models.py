@@ -7,6 +7,7 @@ vector per step.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import jax
@@ -28,9 +29,14 @@ _BEHIND = 10.0
 _RACE = 32
 """Steps after which the best penalty goes on alone."""
 _VECTORS = FitConfig(learning_rate=1e-3, clip=1.0)
-_IMAGES = FitConfig(learning_rate=1e-3, batch_size=64, clip=1.0, patience=2, max_epochs=6)
-_REMEMBERED = 1
-"""Old transitions that an image network sees for every new one."""
+_IMAGES = FitConfig(learning_rate=1e-3, batch_size=32, clip=1.0, patience=3, max_epochs=6)
+_HINDSIGHT = replace(_IMAGES, max_epochs=10)
+_QUIETLY = FitConfig(learning_rate=2e-4, batch_size=64, clip=1.0, patience=2, max_epochs=2)
+"""Images are learned briskly first and then with a steadier hand."""
+_REMEMBERED, _FEWEST_REMEMBERED = 1, 1_000
+"""Old transitions that an image network sees for every new one, and at least."""
+_STOPPING = 768
+"""Held-out transitions that decide which epoch was the best."""
 _CHUNK = 512
 """Images looked at together where nothing is learned."""
 
@@ -168,32 +174,36 @@ class ImageModel:
         """Warm-started; new transitions and a sample of the old ones, not all of them again."""
         if not self._standardised:
             self._standardise(replay.pairs[trained])
-        rows = self._sample(h, replay, trained)
-        cut = _IMAGES.training(rows.size)
-        found = _fit(
-            self.network,
-            _IMAGES,
-            jnp.asarray(self.parameters),
-            _padded(replay.pairs[rows[:cut]], choices, rows[:cut]),
-            _padded(replay.pairs[rows[cut:]], choices, rows[cut:]),
-            jax.random.fold_in(self._key, h + 1),
+        training, stopping = (
+            _padded(replay.pairs[rows], choices, rows)
+            for rows in self._sample(h, replay, trained, judged | (~trained & (choices.number > 1)))
         )
-        self.parameters = np.asarray(found.parameters)
+        parameters, key = jnp.asarray(self.parameters), jax.random.fold_in(self._key, h + 1)
+        for config in (_IMAGES if h < replay.steps else _HINDSIGHT, _QUIETLY):
+            parameters = _fit(self.network, config, parameters, training, stopping, key).parameters
+            key = jax.random.fold_in(key, 0)
+        self.parameters = np.asarray(parameters)
         return scores_of(self.network, self.parameters, replay.pairs[judged])
 
     def models(self, replay: Replay) -> Floats:
         """The current network, for every step."""
         return np.broadcast_to(self.parameters, (replay.steps, self.parameters.size))
 
-    def _sample(self, h: int, replay: Replay, trained: Mask) -> NDArray[np.intp]:
-        """Rows of the step and some earlier ones, in random order; in hindsight all rows."""
-        rng = np.random.default_rng(h)
-        new = np.flatnonzero(trained & (replay.step == h))
-        old = np.flatnonzero(trained & (replay.step != h))
-        some = rng.permutation(old)
-        if h < replay.steps:
-            some = some[: _REMEMBERED * max(new.size, 1)]
-        return rng.permutation(np.concatenate([new, some]))
+    def _sample(
+        self, h: int, replay: Replay, trained: Mask, untrained: Mask
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows to learn from, of the step and some earlier ones (in hindsight all), and to stop by.
+
+        What decides when to stop is never learned from, so it may judge as well.
+        """
+        rng, found = np.random.default_rng(h), []
+        new = int((trained & (replay.step == h)).sum())
+        most = max(_REMEMBERED * new, _FEWEST_REMEMBERED) if h < replay.steps else trained.size
+        for rows, old_ones in ((trained, most), (untrained, _STOPPING)):
+            new_ones = np.flatnonzero(rows & (replay.step == h))
+            some = rng.permutation(np.flatnonzero(rows & (replay.step != h)))[:old_ones]
+            found.append(rng.permutation(np.concatenate([new_ones, some])))
+        return found[0], found[1]
 
     def _standardise(self, pairs: NDArray[np.uint8]) -> None:
         """Measure every channel once, on the first transitions."""

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 
 from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate
@@ -26,6 +27,7 @@ from tasid.algorithms.replay import LabelTables, Replay
 from tasid.algorithms.surprise import Surprises
 from tasid.algorithms.tasid import FITTING, Aside, Explored, Fitted
 from tasid.envs.target import Target, seed_key
+from tasid.learning.choices import Floats
 from tasid.learning.labels import labels_for
 from tasid.learning.siamese import fits
 from tasid.mdp import RobustPlan
@@ -132,7 +134,7 @@ class OutcomeLearner:
         for h in range(self._replay.steps):
             here = self._replay.step == h
             states, command = self._replay.states[here], self._replay.command[here]
-            seen.add(h, states, command, self._decoded(h, here))
+            seen.add(h, states, command, *self._decoded(h, here))
         return seen
 
     def indistinct(self) -> list[int]:
@@ -238,12 +240,20 @@ class OutcomeLearner:
             self._candidates.append(rich)
         self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
 
-    def _decoded(self, h: int, rows: Mask) -> NDArray[np.int32]:
-        """Where the final model of step h thinks its explored transitions led."""
-        decoder = self._decoders[self._best]
+    def _decoded(self, h: int, rows: Mask) -> tuple[NDArray[np.int32], Floats | None]:
+        """Where the final model of step h thinks its explored transitions led, and how surely.
+
+        The second number is its belief in the outcomes on the map, were all labels possible.
+        """
+        decoder, tables = self._decoders[self._best], self._best.tables
+        states = self._replay.states[rows]
         model = np.asarray(decoder.models[h])
         scores = scores_of(decoder.network, model, self._replay.pairs[rows])
-        return self._best.tables.decoded(h, self._replay.states[rows], scores)
+        explained = None
+        if tables.labels.name_places:
+            belief = softmax(scores / float(decoder.temperature), axis=1)
+            explained = (belief * tables.valid_at(h, states)).sum(axis=1)
+        return tables.decoded(h, states, scores), explained
 
 
 def fano_level(number: NDArray[np.int64], eta: float) -> NDArray[np.float64]:

@@ -149,10 +149,13 @@ class LabelTables:
 
     def decoded(self, h: int, states: NDArray[np.int32], scores: Floats) -> NDArray[np.int32]:
         """Where the best-scored labels [n, L] lead from these states at step h, [n]."""
-        step = np.full(states.size, h, np.int32)
-        label = np.where(self._at(self._valid, step, states), scores, -np.inf).argmax(axis=1)
-        successors = self._at(self._successor, step, states)
+        label = np.where(self.valid_at(h, states), scores, -np.inf).argmax(axis=1)
+        successors = self._at(self._successor, np.full(states.size, h, np.int32), states)
         return np.take_along_axis(successors, label[:, None], axis=1)[:, 0]
+
+    def valid_at(self, h: int, states: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which labels exist in these states at step h, [n, L]."""
+        return self._at(self._valid, np.full(states.size, h, np.int32), states)
 
     def same_as(self, other: LabelTables, states: NDArray[Any]) -> bool:
         """Do both number the outcomes of these states alike, wherever there is a choice?"""

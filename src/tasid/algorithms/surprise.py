@@ -8,6 +8,7 @@ What is estimated is the mean over visited places with a choice of outcomes, a l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ _DECODING_ERRORS = 0.1
 """Allowance for wrongly decoded transitions before a place on the map is blamed."""
 _FEWEST = 10
 """Visits before a place is tested."""
+_UNEXPLAINED = 0.1
+"""A transition is strange if the outcomes on the map get less than this of the model's belief."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class EtaEstimate:
     transitions: int
     planned: float
     p_value: float
-    """How likely so many surprises would be at most, were the planned η right."""
+    """How likely so many surprises would be at most, were the planned η right (mid-p)."""
 
     @property
     def exceeded(self) -> bool:
@@ -63,6 +66,7 @@ class Surprises:
         self._plan, self._number = plan, number
         self._keys: list[NDArray[np.int64]] = []
         self._hits: list[NDArray[np.bool_]] = []
+        self._strange: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
 
     def add_path(self, path: NDArray[np.int32], detour: NDArray[np.int32] | None = None) -> None:
         """Tracked states [n, h+1] of roll-ins, whose actions were the plan's but at the detour."""
@@ -77,16 +81,21 @@ class Surprises:
         states: NDArray[np.int32],
         actions: NDArray[Any],
         became: NDArray[np.int32],
+        explained: NDArray[np.floating[Any]] | None = None,
     ) -> None:
-        """Steps from `states` by `actions`, decoded as leading to `became`."""
+        """Steps from `states` by `actions`, decoded as leading to `became`.
+
+        `explained` is what the model believes of the outcomes on the map, were all labels possible.
+        """
         sim = self._plan.simulator
         number = self._number if self._number.ndim == 1 else self._number[h]
+        keys = (h * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
+        hits = sim.successor_at(h)[states, actions.astype(np.int64)] != became
         choice = number[states] > 1
-        states, actions, became = states[choice], actions[choice].astype(np.int64), became[choice]
-        self._keys.append(
-            (h * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
-        )
-        self._hits.append(sim.successor_at(h)[states, actions] != became)
+        self._keys.append(keys[choice].astype(np.int64))
+        self._hits.append(hits[choice])
+        if explained is not None:
+            self._strange.append((keys.astype(np.int64), hits | (explained < _UNEXPLAINED)))
 
     def eta(self) -> EtaEstimate:
         """The estimate, with its interval and the test against the planned η."""
@@ -98,19 +107,32 @@ class Surprises:
         low = 0.0 if surprises == 0 else float(beta.ppf(tail, surprises, number - surprises + 1))
         full = surprises == number
         high = 1.0 if full else float(beta.isf(tail, surprises + 1, number - surprises))
-        p_value = float(binom.sf(surprises - 1, number, planned))
+        p_value = float(binom.sf(surprises, number, planned))
+        p_value += 0.5 * float(binom.pmf(surprises, number, planned))
         return EtaEstimate(surprises / number, low, high, number, planned, p_value)
 
     def map_errors(self) -> tuple[MapError, ...]:
         """Places with more surprises than η and decoding errors explain.
 
-        The level is 0.01 for all places together (Bonferroni).
+        Explored transitions are tested for strangeness, too: they may lead where the map has no
+        outcome at all. The level is 0.01 for all places and both tests together (Bonferroni).
         """
-        if not self._keys:
-            return ()
-        places, where = np.unique(np.concatenate(self._keys), return_inverse=True)
+        found: dict[tuple[int, Any, int], MapError] = {}
+        tests = [list(zip(self._keys, self._hits, strict=True)), self._strange]
+        for rows in filter(None, tests):
+            keys, hits = (np.concatenate(part) for part in zip(*rows, strict=True))
+            for error in self._tested(keys, hits, len(tests)):
+                place = error.step, error.state, error.action
+                if place not in found or error.p_value < found[place].p_value:
+                    found[place] = error
+        return tuple(sorted(found.values(), key=lambda error: error.p_value))
+
+    def _tested(
+        self, keys: NDArray[np.int64], hits: NDArray[np.bool_], tests: int
+    ) -> Iterator[MapError]:
+        places, where = np.unique(keys, return_inverse=True)
         visits = np.bincount(where)
-        surprises = np.bincount(where, weights=np.concatenate(self._hits)).astype(np.int64)
+        surprises = np.bincount(where, weights=hits).astype(np.int64)
         # A place is held against the planned η, and against how often all others surprise.
         others = np.maximum(visits.sum() - visits, 1)
         rate = (surprises.sum() - surprises) / others
@@ -118,12 +140,10 @@ class Surprises:
         allowed = np.minimum(np.maximum(self._plan.eta, usual) + _DECODING_ERRORS, 1.0)
         tested = visits >= _FEWEST
         p_values = binom.sf(surprises - 1, visits, allowed)
-        wrong = np.flatnonzero(tested & (p_values < _LEVEL / max(1, int(tested.sum()))))
-        order = wrong[np.argsort(p_values[wrong], kind="stable")]
-        return tuple(
-            self._map_error(int(places[i]), int(visits[i]), int(surprises[i]), float(p_values[i]))
-            for i in order
-        )
+        for i in np.flatnonzero(tested & (p_values * tests * tested.sum() < _LEVEL)):
+            yield self._map_error(
+                int(places[i]), int(visits[i]), int(surprises[i]), float(p_values[i])
+            )
 
     def _map_error(self, place: int, visits: int, surprises: int, p_value: float) -> MapError:
         sim = self._plan.simulator

@@ -49,6 +49,14 @@ class Labels:
         """L."""
         return int(self.successor.shape[-1])
 
+    @property
+    def name_places(self) -> bool:
+        """Does a label say where one is? Then one that does not exist in a state means elsewhere.
+
+        Numbered by action, it may only be another way to say the same.
+        """
+        return self.kind == "outcomes by place"
+
     def at(self, h: jax.Array | int) -> Labels:
         """The tables of one step, [S, L]."""
         if self.successor.ndim == 2:
