@@ -178,6 +178,8 @@ def _make_native(element: ET.Element, name: str, used: set[str]) -> None:
             continue
         if key == "id":
             value = f"{name}-{value}"
+        elif key == "href" and value.startswith("data:"):
+            value = value.replace(" ", "")  # a picture
         elif key == "href":
             value = f"#{name}-{value.removeprefix('#')}"
         else:
