@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import tasid
 from browser import browse, in_browser, measure
 from mdps import quick
 from pages import Page, edit_asked, page_of, rewrite
+from tasid.algorithms.budget import EvidenceQuota
 from tasid.envs.combination_lock import lock_simulator
 from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
@@ -391,6 +393,35 @@ def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta
     assert not stop.value.code, capsys.readouterr().err
     wanted = {"eta": eta} | {key: value for key, value in options.items() if value is not None}
     assert ordered == [Order("combination-lock", wanted, eta, episodes, seed, "paper", 300)]
+
+
+def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
+    ordered = []
+    monkeypatch.setattr(
+        "tasid.runs.train.train", lambda order, *_, **__: ordered.append(order) or {}
+    )
+    asked = {
+        "environment": {"name": "combination-lock", "options": {"seed": 0}},
+        "eta": 0.1,
+        "episodes": "auto",
+        "seed": 0,
+        "method": "outcome",
+        "labels": "outcomes by rank",
+        "epsilon": 0.02,
+        "delta": 0.3,
+        "evaluation_episodes": 300,
+    }
+    words = shlex.split(rerun_command(asked).replace("\\\n", " "))
+    from tasid.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main([*words[1:], "--json"])
+    assert not stop.value.code, capsys.readouterr().err
+    (order,) = ordered
+    assert (order.labels, order.epsilon, order.delta) == ("outcomes by rank", 0.02, 0.3)
+    assert order.quota == EvidenceQuota(epsilon=0.02, delta=0.3)
+    with pytest.raises(ValueError, match="epsilon and delta: only where evidence decides"):
+        _ = replace(order, episodes=600).quota
 
 
 # ---------------------------------------------------------------- pictures

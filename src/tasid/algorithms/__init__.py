@@ -2,6 +2,7 @@
 
 from tasid.algorithms.evaluate import Score, evaluate
 from tasid.algorithms.monitor import calibrate, estimate_eta
-from tasid.algorithms.policy import Agent, Policy, load
+from tasid.algorithms.policy import Agent, Policy
+from tasid.algorithms.policy_files import load
 
 __all__ = ["Agent", "Policy", "Score", "calibrate", "estimate_eta", "evaluate", "load"]

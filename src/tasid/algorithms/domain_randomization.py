@@ -92,6 +92,32 @@ def restart(config: PPOConfig, trained: PPOState, target: Target, seed: int) -> 
     )
 
 
+def pre_train(
+    families: Sequence[Family],
+    *,
+    seeds: Sequence[int],
+    episodes: int = 500_000,
+    redraw_every: int = 100,
+    epsilon: float = 1.0,
+    config: PPOConfig | None = None,
+    states: Sequence[PPOState] | None = None,
+    every: int = 1000,
+    callbacks: Sequence[Callback] = (),
+) -> list[Trained]:
+    """Train every seed on its family, with EPOpt's ε; `states` continues earlier pre-training."""
+    config = config or PPOConfig()
+    return ppo(
+        [Randomized(family, redraw_every) for family in families],
+        seeds=seeds,
+        episodes=episodes,
+        config=config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon)),
+        states=states,
+        stage=PRE_TRAINING,
+        every=every,
+        callbacks=callbacks,
+    )
+
+
 def domain_randomization(
     families: Sequence[Family],
     targets: Sequence[Target],
@@ -112,12 +138,13 @@ def domain_randomization(
     Only fine-tuning is evaluated and can be stopped; callbacks see the checkpoints of both stages.
     """
     config = config or PPOConfig()
-    before = ppo(
-        [Randomized(family, redraw_every) for family in families],
+    before = pre_train(
+        families,
         seeds=seeds,
         episodes=source_episodes,
-        config=config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon)),
-        stage=PRE_TRAINING,
+        redraw_every=redraw_every,
+        epsilon=epsilon,
+        config=config,
         every=every,
         callbacks=callbacks,
     )

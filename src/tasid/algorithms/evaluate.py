@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from tasid.algorithms.decoder import WIDTH
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import Actor, roll
-from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
+from tasid.envs.target import EVALUATION, Target, episode_keys, for_horizon, seed_key
+from tasid.envs.waves import in_waves
 
 
 class Scorable(Protocol):
@@ -64,12 +66,24 @@ def evaluate(
     """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
     if episodes < 1:
         raise ValueError(f"episodes: {episodes} is below 1")
-    target = env.target if isinstance(env, BlockMDP) else env
+    target = oracle(env, policy.horizon)
     check_fit(policy, target)
-    key = seed_key(seed)
-    parts = [_chunk(target, policy.actor, key, first) for first in range(0, episodes, WIDTH)]
+    key, actor = seed_key(seed), policy.actor
+    parts = []
+    for first in range(0, episodes, WIDTH):
+        if target.traceable:
+            parts.append(_chunk_compiled(target, actor, key, first))
+        else:
+            run = partial(_chunk, actor=actor, key=key, first=first)
+            rows = range(min(WIDTH, episodes - first))
+            parts.append(in_waves(target, run, rows=rows, width=WIDTH))
     returns = np.concatenate([np.asarray(part, np.float64) for part in parts])[:episodes]
     return Score(returns)
+
+
+def oracle(env: BlockMDP | Target, horizon: int) -> Target:
+    """The target of an environment, with the policy's horizon where it leaves that open."""
+    return env.target if isinstance(env, BlockMDP) else for_horizon(env, horizon)
 
 
 def check_fit(policy: Scorable, target: Target) -> None:
@@ -85,7 +99,9 @@ def check_fit(policy: Scorable, target: Target) -> None:
             )
 
 
-@jax.jit
-def _chunk(target: Any, actor: Any, key: jax.Array, first: jax.Array) -> jax.Array:
+def _chunk(target: Any, actor: Any, key: jax.Array, first: Any) -> jax.Array:
     keys = episode_keys(key, EVALUATION, first + jnp.arange(WIDTH))
     return roll(target, actor, keys, steps=target.horizon).returns
+
+
+_chunk_compiled = jax.jit(_chunk)

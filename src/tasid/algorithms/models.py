@@ -1,4 +1,4 @@
-"""Model classes of the outcome method: linear, networks of vectors, networks of images.
+"""Model classes of the outcome method: linear, networks of vectors and of images, a user's own.
 
 Each is refitted, warm, on the randomised transitions of all steps so far, and ends up as a
 `Network` on raw observations with everything it learned, its standardisation included, in one flat
@@ -7,6 +7,7 @@ vector per step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from tasid.algorithms.replay import Replay
 from tasid.learning import MLP, FitConfig, Network, Transitions, fit
 from tasid.learning.choices import Choices, Floats
+from tasid.learning.own import ClassifierLike, Classifiers, NetworkLike, Own, OwnNetwork
 from tasid.learning.ridge import Examples, fit_ridge
 from tasid.learning.siamese import SiameseCNN
 
@@ -155,17 +157,16 @@ class NetworkModel:
         return _on_raw_inputs(self.network, self.parameters, replay, by_step=self._by_step)
 
 
-class ImageModel:
-    """Convolutions over pairs of images, which share their first layer."""
+class PairModel:
+    """A network of pairs as they are observed: convolutions over images, or a user's own."""
 
-    kind = "convolutions"
     centring = "shared centre"
     remembers = True
 
-    def __init__(self, shape: tuple[int, int, int], labels: int, key: jax.Array) -> None:
-        self.network = SiameseCNN(shape, labels)
+    def __init__(self, network: Network, kind: str, key: jax.Array) -> None:
+        self.network, self.kind = network, kind
         self._key = key
-        self._standardised = False
+        self._standardised = not isinstance(network, SiameseCNN)
         self.parameters: Floats = np.asarray(self.network.init(jax.random.fold_in(key, 0)))
 
     def fit(
@@ -207,6 +208,7 @@ class ImageModel:
 
     def _standardise(self, pairs: NDArray[np.uint8]) -> None:
         """Measure every channel once, on the first transitions."""
+        assert isinstance(self.network, SiameseCNN)
         pixels = pairs.reshape(-1, pairs.shape[-1]).astype(np.float64)
         spread = pixels.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
@@ -216,6 +218,46 @@ class ImageModel:
             jnp.asarray(scale, jnp.float32),
         )
         self.parameters, self._standardised = np.asarray(parameters), True
+
+
+class ClassifierModel:
+    """A user's classifier, fitted anew on all transitions so far."""
+
+    centring = "raw"
+    remembers = False
+
+    def __init__(self, make: Callable[[], ClassifierLike], labels: int) -> None:
+        self.network = Classifiers(labels)
+        self._make = make
+        self.kind = type(make()).__name__
+        self.parameters: Floats = np.full(1, -1.0, np.float32)
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Which labels exist where is only looked at when it is asked."""
+        flat = replay.pairs.reshape(len(replay.pairs), -1).astype(np.float32)
+        fitted = self._make()
+        fitted.fit(flat[trained], choices.label[trained])
+        self.parameters = self.network.add(fitted)
+        return self.network.scores(self.parameters, flat[judged])
+
+    def models(self, replay: Replay) -> Floats:
+        """The current classifier, for every step."""
+        return np.broadcast_to(self.parameters, (replay.steps, 1))
+
+
+def own_model(own: Own, shape: tuple[int, ...], labels: int, key: jax.Array) -> Model:
+    """The model that a user's function makes."""
+    made = own(shape, labels)
+    if isinstance(made, ClassifierLike):
+        return ClassifierModel(lambda: own(shape, labels), labels)  # type: ignore[arg-type,return-value]
+    if isinstance(made, NetworkLike):
+        return PairModel(OwnNetwork(made, labels), type(made).__name__, key)
+    raise TypeError(
+        f"model: it made a {type(made).__name__}, which has neither fit and predict_proba (a "
+        "classifier) nor init and apply (a network)"
+    )
 
 
 def scores_of(network: Network, parameters: Floats, pairs: NDArray[np.float32]) -> Floats:

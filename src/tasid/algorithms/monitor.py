@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.algorithms.evaluate import check_fit
+from tasid.algorithms.evaluate import check_fit, oracle
 from tasid.algorithms.policy import Policy
 from tasid.algorithms.surprise import EtaEstimate, Surprises
-from tasid.algorithms.tasid import collect
+from tasid.algorithms.tasid import collect, grouped
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import roll
 from tasid.envs.target import CALIBRATION, MONITORING, Target, episode_keys, seed_key
+from tasid.envs.waves import in_waves
 from tasid.mdp.outcomes import outcomes
 
 _BINS = 10
@@ -27,12 +29,17 @@ def watch(
     policy: Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
 ) -> Surprises:
     """Follow the policy and count where outcomes were not the intended ones."""
-    target = env.target if isinstance(env, BlockMDP) else env
+    target = oracle(env, policy.horizon)
     check_fit(policy, target)
     seen = Surprises(policy.plan, outcomes(policy.simulator).number)
     for first in range(0, episodes, WIDTH):
-        path = np.asarray(_paths(target, policy.decoder, seed_key(seed), first))
-        seen.add_path(path[: episodes - first])
+        rows = min(WIDTH, episodes - first)
+        if target.traceable:
+            path = _paths_compiled(target, policy.decoder, seed_key(seed), first)
+        else:
+            run = partial(_paths, decoder=policy.decoder, key=seed_key(seed), first=first)
+            path = in_waves(target, run, rows=range(rows), width=WIDTH)
+        seen.add_path(np.asarray(path)[:rows])
     return seen
 
 
@@ -71,7 +78,7 @@ def calibrate(
     policy: Policy, env: BlockMDP | Target, *, episodes: int = 2_048, seed: int = 0
 ) -> Calibration:
     """Explore one step in fresh episodes, spread evenly over the steps, and compare."""
-    target = env.target if isinstance(env, BlockMDP) else env
+    target = oracle(env, policy.horizon)
     check_fit(policy, target)
     steps = policy.simulator.horizon - 1
     if steps == 0:
@@ -93,7 +100,7 @@ def _calibrate_step(
     decoder = policy.decoder
     data = one(
         collect(
-            jax.tree.map(group, target),
+            grouped([target]),
             jax.tree.map(group, decoder),
             key,
             h,
@@ -101,14 +108,17 @@ def _calibrate_step(
             episodes=episodes,
         )
     )
-    decoded = decoder.decode(Tracked(data.states, data.x, data.path), data.x_next, jnp.int32(h))
+    memory = Tracked(data.states, data.x, data.path, data.cluster)
+    decoded = decoder.decode(memory, data.x_next, jnp.int32(h))
     tables = decoder.labels.at(h)
-    choice = np.asarray(tables.valid[data.states].sum(axis=-1) > 1)
+    choice = np.asarray((tables.valid[data.states].sum(axis=-1) > 1) & data.live)
     right = np.asarray(tables.command[data.states, decoded.label] == data.command)
     return np.asarray(decoded.confidence, np.float64)[choice], right[choice]
 
 
-@jax.jit
-def _paths(target: Target, decoder: Decoder, key: jax.Array, first: jax.Array) -> jax.Array:
+def _paths(target: Target, decoder: Decoder, key: jax.Array, first: Any) -> jax.Array:
     keys = episode_keys(key, MONITORING, first + jnp.arange(WIDTH))
     return roll(target, decoder, keys, steps=target.horizon).carry.path
+
+
+_paths_compiled = jax.jit(_paths)

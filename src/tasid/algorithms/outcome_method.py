@@ -22,14 +22,23 @@ from scipy.special import softmax
 from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate
 from tasid.algorithms.decoder import Decoder
-from tasid.algorithms.models import ImageModel, Mask, Model, NetworkModel, RidgeModel, scores_of
+from tasid.algorithms.models import (
+    Mask,
+    Model,
+    NetworkModel,
+    PairModel,
+    RidgeModel,
+    own_model,
+    scores_of,
+)
 from tasid.algorithms.replay import LabelTables, Replay
 from tasid.algorithms.surprise import Surprises
 from tasid.algorithms.tasid import FITTING, Aside, Explored, Fitted
 from tasid.envs.target import Target, seed_key
 from tasid.learning.choices import Floats
 from tasid.learning.labels import labels_for
-from tasid.learning.siamese import fits
+from tasid.learning.own import Own
+from tasid.learning.siamese import SiameseCNN, fits
 from tasid.mdp import RobustPlan
 from tasid.mdp.backward import layers
 from tasid.mdp.outcomes import outcomes
@@ -61,8 +70,9 @@ class OutcomeLearner:
         quota: Quota,
         seed: int,
         labels: str | None = None,
+        model: Own | None = None,
     ) -> None:
-        self._plan, self._quota = plan, quota
+        self._plan, self._quota, self._own = plan, quota, model
         self._shape = target.observation_shape
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
@@ -188,9 +198,12 @@ class OutcomeLearner:
         return tables
 
     def _simple_models(self, table: LabelTables, key: jax.Array) -> list[Model]:
+        if self._own is not None:
+            return [own_model(self._own, self._shape, table.size, key)]
         if fits(self._shape):
             rows, columns, channels = self._shape
-            return [ImageModel((rows, columns, channels), table.size, key)]
+            network = SiameseCNN((rows, columns, channels), table.size)
+            return [PairModel(network, "convolutions", key)]
         return [RidgeModel(self._size, table.size, by_step=by_step) for by_step in (False, True)]
 
     @property

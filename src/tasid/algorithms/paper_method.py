@@ -61,7 +61,7 @@ class PaperLearner:
             x_next=data.x_next,
             label=data.command,
             valid=jnp.ones(shape, bool),
-            weight=jnp.ones(data.command.shape),
+            weight=jnp.asarray(data.live, jnp.float32),
         )
         keys = stream(self._keys, h)
         found = _fit_all(self._network, self._config, self._models, transitions, keys)

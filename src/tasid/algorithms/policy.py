@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
+from tasid.learning.clusterer import Clusterer, Glance
 from tasid.learning.labels import labels_for
-from tasid.learning.networks import network_from
+from tasid.learning.networks import Network, network_from
+from tasid.learning.own import NetworkLike, Own, OwnNetwork
 from tasid.mdp import AbstractSimulator, RobustPlan
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
@@ -35,7 +37,7 @@ class Policy:
     """What an observation's numbers are: float32 vectors, uint8 images."""
     method: str
     environment: Mapping[str, Any] | None = None
-    """Name and options of the environment of ours it was learned in, to build it again."""
+    """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
 
     @property
     def simulator(self) -> AbstractSimulator:
@@ -67,7 +69,7 @@ class Policy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
-        metadata = {
+        metadata: dict[str, Any] = {
             "simulator": self.simulator.metadata(),
             "eta": self.plan.eta,
             "start_value": self.plan.start_value,
@@ -84,24 +86,34 @@ class Policy:
             "models": np.asarray(self.decoder.models),
             "temperature": np.asarray(self.decoder.temperature),
         }
+        clusterer = self.decoder.clusterer
+        if clusterer is not None:
+            metadata["clusterer"] = clusterer.network.describe()
+            arrays["clusterer.parameters"] = np.asarray(clusterer.parameters)
+            arrays["clusterer.starts"] = np.asarray(self.decoder.start_state)
         return write_artifact(path, kind=_KIND, metadata=metadata, arrays=arrays)
 
 
-def load(path: str | Path) -> Policy:
-    """Read a policy written by `Policy.save`; every byte is verified, nothing is executed."""
+def load(path: str | Path, *, model: Own | None = None) -> Policy:
+    """Read a policy written by `Policy.save`; every byte is verified, nothing is executed.
+
+    A policy that was learned with a network of your own needs the function that makes it.
+    """
     artifact = read_artifact(path, kind=_KIND)
     meta, arrays = artifact.metadata, artifact.arrays
     try:
         simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
         actions, models = arrays["plan.actions"], arrays["models"]
-        network = network_from(meta["network"])
         labels = labels_for(meta["labels"], simulator)
+        network = _network(meta, labels.num_labels, model)
         expected = (simulator.horizon - 1, network.num_parameters)
         if actions.shape != (simulator.horizon, simulator.num_states):
             raise ValueError(f"plan.actions has shape {actions.shape}")
         if actions.max(initial=0) >= simulator.num_actions:
             raise ValueError("plan.actions names an action that the simulator does not have")
-        if models.shape != expected:
+        clusterer = _clusterer(meta, arrays, simulator)
+        each = () if clusterer is None else (clusterer.network.clusters, *expected)
+        if models.shape not in (expected, each):
             raise ValueError(f"models has shape {models.shape}, not {expected}")
         plan = RobustPlan(
             simulator, float(meta["eta"]), actions, float(meta["start_value"]), None, actions.size
@@ -110,11 +122,45 @@ def load(path: str | Path) -> Policy:
             Decoder.blank(plan, labels, network).with_models(models),
             temperature=jnp.float32(arrays["temperature"]),
         )
+        if clusterer is not None:
+            decoder = decoder.with_starts(clusterer, arrays["clusterer.starts"])
         shape = tuple(int(n) for n in meta["observation_shape"])
         dtype = np.dtype(meta["observation_dtype"]).name
         return Policy(plan, decoder, shape, dtype, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
+
+
+def _network(meta: Mapping[str, Any], labels: int, model: Own | None) -> Network:
+    described = meta["network"]
+    if described.get("kind") != "own":
+        return network_from(described)
+    if model is None:
+        raise ValueError(
+            f"its network, {described.get('name')}, is one of your own; give the function that "
+            "makes it as model"
+        )
+    made = model(tuple(meta["observation_shape"]), labels)
+    if not isinstance(made, NetworkLike):
+        raise TypeError(f"model: it made a {type(made).__name__} without init and apply")
+    return OwnNetwork(made, labels)
+
+
+def _clusterer(
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], simulator: AbstractSimulator
+) -> Clusterer | None:
+    """What tells several starts apart, checked."""
+    if "clusterer" not in meta:
+        return None
+    network = Glance.from_description(meta["clusterer"])
+    parameters, starts = arrays["clusterer.parameters"], arrays["clusterer.starts"]
+    if parameters.shape != (network.dense.num_parameters,):
+        raise ValueError(f"clusterer.parameters has shape {parameters.shape}")
+    if network.observation_shape != tuple(meta["observation_shape"]):
+        raise ValueError(f"the clusterer sees observations of {network.observation_shape}")
+    if starts.shape != (network.clusters,) or not np.isin(starts, simulator.starts).all():
+        raise ValueError(f"clusterer.starts are {starts.tolist()}, not starts of the simulator")
+    return Clusterer(jnp.asarray(parameters), network)
 
 
 class Agent:
@@ -136,7 +182,9 @@ class Agent:
         """Begin a new episode."""
         self._step = 0
         self._memory: Tracked | None = None
-        self._state, self._action = self._policy.simulator.start, 0
+        simulator = self._policy.simulator
+        likeliest = int(simulator.starts[simulator.start_probabilities.argmax()])
+        self._state, self._action = likeliest, 0
         self._confidence, self._doubt = 1.0, 0.0
 
     @property
@@ -146,7 +194,7 @@ class Agent:
 
     @property
     def state(self) -> int:
-        """Index of the state the agent believes it acted in last; the start before that."""
+        """Index of the state the agent believes it acted in last; the likeliest start before."""
         return self._state
 
     @property
@@ -171,7 +219,12 @@ class Agent:
             raise ValueError(
                 f"act: the episode is over, its horizon is {horizon} steps; call reset() first"
             )
-        self._batch[self._slot] = self._checked(observation)
+        self._batch[self._slot] = checked_observation(
+            observation,
+            shape=self._policy.observation_shape,
+            dtype=self._policy.observation_dtype,
+            step=self._step,
+        )
         observations = jnp.asarray(self._batch.copy())
         if self._memory is None:
             self._memory = self._policy.decoder.start(observations)
@@ -195,23 +248,26 @@ class Agent:
         if number > 1:
             surprised = int(successors[self._action]) != state
             odds += math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
-        if number < self._policy.decoder.labels.num_labels:
+        if self._policy.decoder.labels.name_places:
             odds += min(max(math.log((1.001 - explained) / (explained + 0.001)), -1.5), 3.0)
         self._doubt = max(0.0, self._doubt + odds)
 
-    def _checked(self, observation: ArrayLike) -> np.ndarray:
-        array = np.asarray(observation)
-        expected = self._policy.observation_shape
-        if array.shape != expected:
-            raise ValueError(
-                f"observation: shape {array.shape} at step {self._step}, but the policy was "
-                f"learned on {expected}"
-            )
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"observation: dtype {array.dtype} at step {self._step} is no number")
-        if not np.isfinite(array).all():
-            raise ValueError(f"observation: not finite at step {self._step}")
-        return array.astype(self._policy.observation_dtype)
+
+def checked_observation(
+    observation: ArrayLike, *, shape: tuple[int, ...], dtype: str, step: int
+) -> np.ndarray:
+    """The observation of a step as an agent takes it, or an error that says what is wrong."""
+    array = np.asarray(observation)
+    if array.shape != shape:
+        raise ValueError(
+            f"observation: shape {array.shape} at step {step}, but the policy was "
+            f"learned on {shape}"
+        )
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"observation: dtype {array.dtype} at step {step} is no number")
+    if not np.isfinite(array).all():
+        raise ValueError(f"observation: not finite at step {step}")
+    return array.astype(dtype)
 
 
 @jax.jit
@@ -219,7 +275,7 @@ def _agent_step(
     decoder: Decoder, memory: Tracked, observations: jax.Array, h: jax.Array
 ) -> tuple[Tracked, jax.Array, Decoded | None]:
     decoded = None
-    if decoder.models.shape[0]:
+    if decoder.num_models:
         decoded = decoder.decode(memory, observations, jnp.maximum(h - 1, 0))
     memory, actions = decoder.act(memory, observations, h)
     return memory, actions, decoded

@@ -11,7 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
+from tasid.algorithms.decoder import WIDTH
+from tasid.algorithms.policy import checked_observation
 from tasid.learning.networks import Dense
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
@@ -56,10 +59,21 @@ class PPOPolicy:
     environment: Mapping[str, Any] | None = None
     """Name and options of the environment of ours it was learned in, to build it again."""
 
+    observation_dtype: str = "float32"
+    """What an observation's numbers are: float32 vectors, uint8 images."""
+
     @property
     def num_actions(self) -> int:
         """|A|."""
         return self.actor.network.outputs
+
+    def agent(self, *, slot: int = 0) -> PPOAgent:
+        """A fresh agent that acts on one observation at a time.
+
+        `slot` is the row of the fixed-width batch it computes in; an episode of a batched
+        evaluation has slot = its index modulo that width.
+        """
+        return PPOAgent(self, slot)
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
@@ -68,6 +82,7 @@ class PPOPolicy:
             "network": {**asdict(network), "hidden": list(network.hidden)},
             "horizon": self.horizon,
             "observation_shape": list(self.observation_shape),
+            "observation_dtype": self.observation_dtype,
             "method": self.method,
             "environment": None if self.environment is None else dict(self.environment),
         }
@@ -95,10 +110,71 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
                 f"({network.num_parameters},)"
             )
         actor = Greedy(jnp.asarray(parameters), network)
+        dtype = np.dtype(meta["observation_dtype"]).name
         return PPOPolicy(
-            actor, int(meta["horizon"]), shape, str(meta["method"]), meta["environment"]
+            actor, int(meta["horizon"]), shape, str(meta["method"]), meta["environment"], dtype
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(
             f"{path}: intact, but not a PPO policy of this version: {error}"
         ) from error
+
+
+class PPOAgent:
+    """Acts for real: one observation in (NumPy), one action out (int), the likeliest one."""
+
+    def __init__(self, policy: PPOPolicy, slot: int) -> None:
+        if not 0 <= slot < WIDTH:
+            raise ValueError(f"slot: {slot} is not in 0 … {WIDTH - 1}")
+        self._policy, self._slot = policy, slot
+        self._batch = np.zeros((WIDTH, *policy.observation_shape), policy.observation_dtype)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new episode."""
+        self._step, self._confidence = 0, 1.0
+
+    @property
+    def step(self) -> int:
+        """How many actions this episode has had."""
+        return self._step
+
+    @property
+    def state(self) -> None:
+        """PPO knows no states."""
+        return
+
+    @property
+    def confidence(self) -> float:
+        """The probability that the policy gives to the action taken last; 1 at the start."""
+        return self._confidence
+
+    @property
+    def lost(self) -> bool:
+        """Never: it does not know where it is in the first place."""
+        return False
+
+    def act(self, observation: ArrayLike) -> int:
+        """Look at the observation of this step and choose the action."""
+        if self._step >= self._policy.horizon:
+            raise ValueError(
+                f"act: the episode is over, its horizon is {self._policy.horizon} steps; "
+                "call reset() first"
+            )
+        self._batch[self._slot] = checked_observation(
+            observation,
+            shape=self._policy.observation_shape,
+            dtype=self._policy.observation_dtype,
+            step=self._step,
+        )
+        action, confidence = _act(self._policy.actor, jnp.asarray(self._batch))
+        self._confidence = float(confidence[self._slot])
+        self._step += 1
+        return int(action[self._slot])
+
+
+@jax.jit
+def _act(actor: Greedy, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    _, actions = actor.act((), observations, jnp.int32(0))
+    scores = actor.network.apply(actor.parameters, flat(observations))
+    return actions, jax.nn.softmax(scores, axis=-1).max(axis=-1)

@@ -28,6 +28,7 @@ from tasid.algorithms.ppo import Fixed, PPOConfig, PPOState, TargetSource, itera
 from tasid.algorithms.ppo_policy import Greedy, PPOPolicy
 from tasid.envs.rollout import roll
 from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
+from tasid.envs.waves import in_waves
 
 _STAGES, _SCORING = (1 << 29) + 4, (1 << 29) + 5
 
@@ -265,7 +266,15 @@ class _Group:
             parts = [_score(self._network, target, policies, keys, first) for first in widths]
         else:
             actor = Greedy(policies[0], self._network)
-            parts = [roll_once(self._targets[0], actor, keys[0], first)[None] for first in widths]
+            parts = [
+                in_waves(
+                    self._targets[0],
+                    partial(roll_once, actor=actor, key=keys[0], first=first),
+                    rows=range(min(WIDTH, number - first)),
+                    width=WIDTH,
+                )[None]
+                for first in widths
+            ]
         returns = np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)
         scores = [Score(row[:number]) for row in returns]
         return [Evaluation(episodes, score.mean, score.ci95) for score in scores]

@@ -95,6 +95,8 @@ class Explored(NamedTuple):
     """Had the episode not ended before this step? If it had, it counts, and teaches nothing."""
     aside: Aside | None
     """What happened at the detours, where there are any."""
+    cluster: jax.Array | None = None
+    """φ̂(x_0), where every cluster of starts has models of its own."""
 
 
 class Fitted(NamedTuple):
@@ -295,7 +297,8 @@ def _explore(
     states, command = _command(decoder, moment.carry, moment.observations, keys, h)
     x = moment.observations
     _, x_next, _ = target.step(moment.state, command, h, keys)
-    return Explored(x, x_next, states, command, moment.carry.path, detour, live, aside)
+    path, cluster = moment.carry.path, moment.carry.cluster
+    return Explored(x, x_next, states, command, path, detour, live, aside, cluster)
 
 
 def _nothing_aside(first: Moment) -> Aside:

@@ -13,10 +13,13 @@ from pathlib import Path
 import typer
 
 from tasid.cli.budget import budget
+from tasid.cli.check import check
 from tasid.cli.evaluate import evaluate
 from tasid.cli.plan import plan
 from tasid.cli.report import report
+from tasid.cli.reproduce import reproduce
 from tasid.cli.train import train
+from tasid.cli.watch import watch
 
 app = typer.Typer(
     name="tasid",
@@ -26,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (plan, train, evaluate, report, budget):
+for command in (plan, check, train, evaluate, watch, report, budget, reproduce):
     app.command()(command)
 
 

@@ -23,3 +23,9 @@ def print_scores(result: dict[str, Any]) -> None:
         print(f"{name:<17} " + ("unknown" if value is None else f"{value:.4f}"))
     if result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
+
+
+def print_starts(starts: dict[str, Any]) -> None:
+    shares = ", ".join(f"{one['state']} {one['share']:.0%}" for one in starts["clusters"])
+    known = "" if starts["accuracy"] is None else f", right in {starts['accuracy']:.1%}"
+    print(f"starts            {starts['episodes']} of these to tell them apart{known}: {shares}")

@@ -22,7 +22,18 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the environment; repeatable."),
 ]
-Episodes = Annotated[int, typer.Option(help="Episodes to evaluate on.")]
+Simulator = Annotated[
+    str | None,
+    typer.Option(metavar="SOURCE", help="The map, as for `tasid plan`; gym:ID needs one."),
+]
+MapSettings = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="KEY=VALUE", help="An option of the map; repeatable."),
+]
+Episodes = Annotated[
+    int | None,
+    typer.Option(help="Episodes to evaluate on; 10 000, or 1000 in gym:ID, if not given."),
+]
 
 
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
@@ -74,3 +85,30 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
     if horizon is not None:
         options.setdefault("horizon", horizon)
     return make(source, **options).simulator
+
+
+def map_for(
+    env: str,
+    options: dict[str, Any],
+    simulator: str | None,
+    settings: list[str] | None,
+    horizon: int | None,
+) -> tuple[AbstractSimulator | None, dict[str, Any] | None]:
+    """The map of --simulator and how to write it down; none for environments that bring theirs.
+
+    A Gymnasium environment that is its own map takes its options too, and the likeliest successors.
+    """
+    given = environment_options(settings)
+    if simulator is None:
+        if env.startswith("gym:"):
+            raise ValueError(f"--simulator: {env} brings no map; say which one it has")
+        if given:
+            raise ValueError(f"--map: {next(iter(given))} without --simulator")
+        return None, None
+    if simulator == env and simulator.startswith("gym:"):
+        seen = ("observe", "resize", "num_envs", "workers", "retries")
+        kept = {key: value for key, value in options.items() if key not in seen}
+        given = {"deterministic": "most-likely", **kept, **given}
+    source = {"name": simulator, "options": dict(given)}
+    sim = simulator_of(simulator, horizon, given)
+    return sim, source | {"horizon": sim.horizon}

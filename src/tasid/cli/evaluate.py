@@ -18,13 +18,14 @@ def evaluate(
     ] = None,
     env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
     settings: Settings = None,
-    episodes: Episodes = 10_000,
+    episodes: Episodes = None,
     seed: Annotated[int, typer.Option(help="Draws the episodes, nothing else.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""
     from tasid.algorithms import load
-    from tasid.envs import make
+    from tasid.envs import BlockMDP
+    from tasid.envs.registry import open_world
     from tasid.runs.scoring import score
 
     loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
@@ -34,8 +35,9 @@ def evaluate(
     name = env or str(recorded["name"])  # type: ignore[index]
     options = dict(recorded["options"]) if recorded and recorded["name"] == name else {}
     options |= environment_options(settings, seed=env_seed)
-    target = make(name, **options)
-    _, result = score(loaded, target, episodes=episodes, seed=seed)
+    world = open_world(name, **options)
+    number = episodes if episodes is not None else 10_000 if isinstance(world, BlockMDP) else 1_000
+    _, result = score(loaded, world, episodes=number, seed=seed)
     result = {**result, "episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
     if as_json:
         print_json(result)

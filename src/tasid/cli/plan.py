@@ -49,6 +49,7 @@ def plan(
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.mdp import certify, policy_value, robust_dp
+    from tasid.mdp.flips import changes_of, in_words, likeliest_starts
 
     options = environment_options(
         settings,
@@ -82,11 +83,17 @@ def plan(
     }
     if sim.origin is not None and sim.origin.implied_eta is not None:
         result["implied_eta"] = sim.origin.implied_eta
-    if png is not None:
-        from tasid.report import plan_picture
+    if png is None:
+        changes = changes_of(robust, nominal, likeliest_starts(sim))
+    else:
+        from tasid.report.pictures import plan_picture
+        from tasid.report.routes import Routes
 
-        plan_picture(robust, png)
+        routes = Routes(robust, nominal)
+        plan_picture(routes, png)
+        changes = routes.changes
         result["png"] = str(png)
+    result["flips"] = [change.as_json() for change in changes]
     if as_json:
         print_json(result)
         return
@@ -98,5 +105,6 @@ def plan(
     if "implied_eta" in result:
         print(f"η of the environment on this map      {result['implied_eta']:.6g}")
     print("route " + " → ".join(str(state) for state, _ in groupby(step.state for step in route)))
+    print(in_words(changes, eta))
     if png is not None:
         print(f"picture {png}")

@@ -1,4 +1,4 @@
-"""`tasid report`: the page of a run."""
+"""`tasid report`: the page of a run or an experiment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from tasid.cli.arguments import Json
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run's folder.")], as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or an experiment.")],
+    as_json: Json = False,
 ) -> None:
-    """Write the self-contained HTML page of a run."""
-    from tasid.report import build_report
+    """Write the self-contained HTML page of a run or an experiment."""
+    from tasid.report.experiment import build_experiment_report, is_experiment
+    from tasid.report.page import build_report
 
-    page = build_report(folder)
+    page = build_experiment_report(folder).page if is_experiment(folder) else build_report(folder)
     if as_json:
         print_json({"page": str(page)})
     else:

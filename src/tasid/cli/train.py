@@ -8,32 +8,58 @@ from typing import Annotated, Literal
 
 import typer
 
-from tasid.cli.answers import print_json, print_scores
+from tasid.cli.answers import print_json, print_scores, print_starts
 from tasid.cli.arguments import (
     Episodes,
     Eta,
     Horizon,
     Json,
+    MapSettings,
     Seed,
     Settings,
+    Simulator,
     environment_options,
+    map_for,
 )
 
 
 def train(
-    env: Annotated[str, typer.Argument(help="An environment's name, e.g. combination-lock.")],
+    env: Annotated[
+        str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
+    ],
+    simulator: Simulator = None,
+    map_settings: MapSettings = None,
     horizon: Horizon = None,
     eta: Eta = 0.1,
     episodes: Annotated[
         str, typer.Option(metavar="N|auto", help="Episodes to learn from, or as evidence asks.")
     ] = "auto",
     method: Annotated[str, typer.Option(help="How to learn: outcome or paper.")] = "outcome",
+    epsilon: Annotated[
+        float | None, typer.Option(help="With auto: share of unclear transitions allowed.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With auto: chance of overlooking such a share.")
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="Number outcomes by place, by action or by rank; evidence decides."),
+    ] = None,
+    starts: Annotated[
+        int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
+    ] = None,
+    algorithm: Annotated[
+        str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
+    ] = "tasid",
+    epopt_epsilon: Annotated[
+        float | None, typer.Option(help="With +dr: pre-train on this share of worst episodes.")
+    ] = None,
     seed: Seed = 0,
     env_seed: Annotated[
         int | None, typer.Option(help="Instance of the environment; the seed if not given.")
     ] = None,
     settings: Settings = None,
-    evaluation_episodes: Episodes = 10_000,
+    evaluation_episodes: Episodes = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
     as_json: Json = False,
@@ -43,16 +69,59 @@ def train(
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
 
-    options = environment_options(settings, horizon=horizon, eta=eta)
-    options.setdefault("seed", seed if env_seed is None else env_seed)
-    order = Order(env, options, eta, _episodes(episodes), seed, method, evaluation_episodes)
-    folder = out or Path("runs") / f"{env}-seed{seed}"
+    ours = not env.startswith("gym:")
+    options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
+    if ours:
+        options.setdefault("seed", seed if env_seed is None else env_seed)
+        if starts is not None:
+            options.setdefault("starts", starts)
+    number = evaluation_episodes or (10_000 if ours else 1_000)
+    if algorithm != "tasid":
+        from tasid.cli.baseline import train_baseline
+
+        if not ours and horizon is not None:
+            options.setdefault("horizon", horizon)
+        _episodes(episodes)
+        train_baseline(
+            env,
+            options,
+            algorithm=algorithm,
+            episodes=episodes,
+            epopt_epsilon=epopt_epsilon,
+            seed=seed,
+            evaluation_episodes=number,
+            out=out,
+            overwrite=overwrite,
+            as_json=as_json,
+        )
+        return
+    if epopt_epsilon is not None:
+        raise ValueError(f"--epopt-epsilon: {epopt_epsilon} with --algorithm tasid")
+    sim, source = map_for(env, options, simulator, map_settings, horizon)
+    order = Order(
+        env,
+        options,
+        eta,
+        _episodes(episodes),
+        seed,
+        method,
+        number,
+        sim,
+        source,
+        starts,
+        labels and f"outcomes {labels}",
+        epsilon,
+        delta,
+    )
+    folder = out or Path("runs") / f"{env.replace('/', '-').replace(':', '-')}-seed{seed}"
     with Progress(quiet=not sys.stderr.isatty()) as progress:
         result = carry_out(order, folder, overwrite=overwrite, callbacks=[progress])
     if as_json:
         print_json(result)
         return
     print(f"learned from {result['episodes']} episodes in {result['seconds']:.1f} s")
+    if "starts" in result:
+        print_starts(result["starts"])
     print_scores(result)
     accuracy = result["decoder_accuracy"]
     if accuracy is not None:

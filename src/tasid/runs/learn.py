@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, overload
 
@@ -12,16 +13,22 @@ import numpy as np
 
 from tasid.algorithms import Policy
 from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Quota
+from tasid.algorithms.evaluate import oracle
+from tasid.algorithms.initial_state_test import StartCounts
+from tasid.algorithms.initial_states import Placed, StartsFound
 from tasid.algorithms.outcome_method import OutcomeLearner
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import seed_key
+from tasid.learning.own import Own
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.mdp.visitation import choice_mass
+from tasid.runs.starts import check_starts, outcome_starts, paper_starts, start_warnings
 
 METHODS = ("outcome", "paper")
-Episodes = int | Literal["auto"] | EvidenceQuota
+Episodes = int | Literal["auto"] | EvidenceQuota | StartCounts
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Diagnostics:
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
+    starts: StartsFound | None = None
+    """How start states were told apart, where there are several."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,9 @@ def learn(
     seed: int = 0,
     method: str = "outcome",
     labels: str | None = None,
+    model: Own | None = None,
+    starts: int | None = None,
+    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
@@ -76,6 +88,9 @@ def learn(
     seeds: Sequence[int],
     method: str = "outcome",
     labels: str | None = None,
+    model: Own | None = None,
+    starts: int | None = None,
+    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
@@ -89,6 +104,9 @@ def learn(
     seeds: Sequence[int] | None = None,
     method: str = "outcome",
     labels: str | None = None,
+    model: Own | None = None,
+    starts: int | None = None,
+    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
@@ -101,10 +119,18 @@ def learn(
     `run_dir`, the policy is saved in its `policy` folder.
 
     With method "outcome", `episodes` may be "auto", or an `EvidenceQuota` with an ε and a δ of your
-    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise.
+    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`,
+    a function of the observations' shape and the number of labels, brings a network or a
+    classifier of your own (`tasid.learning.own`).
+
+    If the map has several start states, which one an episode begins in is learned, too
+    (docs/several-starts.md); `starts` checks their number. `starts_by="return"` tells them apart
+    by the returns of policies alone, as one must where two starts have the same first step.
     """
     if method == "paper" and labels is not None:
         raise ValueError(f"labels: {labels!r} with method 'paper', whose labels are actions")
+    if method == "paper" and model is not None:
+        raise ValueError("model: with method 'paper', which has networks of its own")
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if not 0 <= eta < 0.5:
@@ -117,15 +143,17 @@ def learn(
         _map_of(world, given)
         for world, given in zip(worlds, _one_each("simulator", simulator, len(group)), strict=True)
     ]
-    targets = [world.target if isinstance(world, BlockMDP) else world for world in worlds]
+    targets = [oracle(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
+        check_starts(sim, starts, starts_by)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
     if method == "paper":
         learned = _run_paper(targets, plans, group, episodes, callbacks)
     else:
-        learned = _run_outcome(targets, plans, group, episodes, labels, callbacks)
+        way = partial(OutcomeLearner, labels=labels, model=model)
+        learned = _run_outcome(targets, plans, group, episodes, way, starts_by, callbacks)
     results = [
         _result(*one, world, target, method)
         for one, world, target in zip(learned, worlds, targets, strict=True)
@@ -147,14 +175,26 @@ def _run_paper(
     episodes: Episodes,
     callbacks: Sequence[Callback],
 ) -> Runs:
-    """All seeds together under `vmap`."""
+    """All seeds together under `vmap`; with several starts, a seed's hypotheses together."""
+    if any(plan.simulator.starts.size > 1 for plan in plans):
+        runs: Runs = []
+        for target, plan, seed in zip(targets, plans, seeds, strict=True):
+            one, found = paper_starts(
+                target, plan, seed=seed, episodes=episodes, callbacks=callbacks
+            )
+            notes = Diagnostics(one.steps, f"{_paper_model(one)} and cluster")
+            runs.append((one, _with_starts(notes, plan, found)))
+        return runs
     if not isinstance(episodes, int):
         raise ValueError(f"episodes: {episodes!r} with method 'paper', which needs a number")
     learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
-    kind = learned[0].decoder.network.describe()["kind"].upper()
-    model = f"{kind}, actions, a model per step"
-    return [(one, Diagnostics(one.steps, model)) for one in learned]
+    return [(one, Diagnostics(one.steps, _paper_model(one))) for one in learned]
+
+
+def _paper_model(learned: Learned) -> str:
+    kind = learned.decoder.network.describe()["kind"].upper()
+    return f"{kind}, actions, a model per step"
 
 
 def _run_outcome(
@@ -162,23 +202,47 @@ def _run_outcome(
     plans: Sequence[RobustPlan],
     seeds: Sequence[int],
     episodes: Episodes,
-    labels: str | None,
+    way: Callable[..., OutcomeLearner],
+    starts_by: str,
     callbacks: Sequence[Callback],
 ) -> Runs:
     """One seed after the other: each chooses its own way of modelling."""
     runs: Runs = []
     for target, plan, seed in zip(targets, plans, seeds, strict=True):
-        if len(target.observation_shape) > 1:
-            raise ValueError(
-                f"method: 'outcome' does not see images yet (observations of shape "
-                f"{target.observation_shape}); use method 'paper'"
-            )
-        quota = _quota(episodes, plan)
-        learner = OutcomeLearner(target, plan, quota=quota, seed=seed, labels=labels)
-        (learned,) = tasid([target], [plan], learner, seeds=[seed], callbacks=callbacks)
-        learned = replace(learned, decoder=learner.finish())
-        runs.append((learned, _diagnostics(learner, learned)))
+        once = partial(_run_once, target, plan, way, callbacks)
+        if plan.simulator.starts.size == 1:
+            runs.append(once(seed, episodes))
+            continue
+        learned, notes, found = outcome_starts(
+            target, plan, seed=seed, episodes=episodes, by=starts_by, once=once
+        )
+        runs.append((learned, _with_starts(notes, plan, found)))
     return runs
+
+
+def _run_once(
+    target: Target,
+    plan: RobustPlan,
+    way: Callable[..., OutcomeLearner],
+    callbacks: Sequence[Callback],
+    seed: int,
+    episodes: Episodes,
+    found: StartsFound | None = None,
+) -> tuple[Learned, Diagnostics]:
+    """Algorithm 2 by the outcome method, from the starts that were found."""
+    learner = way(target, plan, quota=_quota(episodes, plan), seed=seed)
+    led = learner if found is None else Placed(learner, found.clusterer, found.starts)
+    (learned,) = tasid([target], [plan], led, seeds=[seed], callbacks=callbacks)
+    decoder = learner.finish()
+    if found is not None:
+        decoder = decoder.with_starts(found.clusterer, found.starts)
+    learned = replace(learned, decoder=decoder)
+    return learned, _diagnostics(learner, learned)
+
+
+def _with_starts(notes: Diagnostics, plan: RobustPlan, found: StartsFound) -> Diagnostics:
+    warnings = (*notes.warnings, *start_warnings(plan.simulator, found))
+    return replace(notes, starts=found, warnings=warnings)
 
 
 def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
@@ -189,7 +253,7 @@ def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
         return EvidenceQuota()
     if isinstance(episodes, bool) or not isinstance(episodes, int):
         raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
-    return FixedQuota(episodes, horizon)
+    return FixedQuota(episodes, tuple(choice_mass(plan)[: horizon - 1]))
 
 
 def _diagnostics(learner: OutcomeLearner, learned: Learned) -> Diagnostics:
@@ -255,10 +319,6 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         raise ValueError(
             f"simulator: horizon {sim.horizon} on the map, {target.horizon} in the target"
         )
-    if len(sim.starts) > 1:
-        raise ValueError(
-            f"simulator: {len(sim.starts)} start states; this version learns with exactly one"
-        )
 
 
 def _result(
@@ -267,9 +327,10 @@ def _result(
     environment = (
         {"name": world.name, "options": dict(world.options)}
         if isinstance(world, BlockMDP)
-        else None
+        else getattr(target, "environment", None)
     )
-    shown = jax.eval_shape(target.reset, seed_key(0)[None])[1]
-    dtype = np.dtype(shown.dtype).name
+    dtype = getattr(target, "observation_dtype", None)
+    if dtype is None:
+        dtype = np.dtype(jax.eval_shape(target.reset, seed_key(0)[None])[1].dtype).name
     policy = Policy(run.plan, run.decoder, target.observation_shape, dtype, method, environment)
     return LearningResult(policy, run.episodes, diagnostics)

@@ -11,13 +11,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasid import __version__
+from tasid.algorithms.budget import EvidenceQuota
 from tasid.algorithms.monitor import calibrate
 from tasid.algorithms.tasid import Callback, Event
-from tasid.envs import BlockMDP, make
+from tasid.envs import BlockMDP
+from tasid.envs.gym_target import GymTarget
+from tasid.envs.registry import open_world
+from tasid.mdp import AbstractSimulator
 from tasid.runs.diagnosis import diagnose
 from tasid.runs.learn import Diagnostics, LearningResult, learn
+from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
+from tasid.runs.starts import starts_record
 
 
 @dataclass(frozen=True)
@@ -32,22 +38,52 @@ class Order:
     seed: int
     method: str = "outcome"
     evaluation_episodes: int = 10_000
+    simulator: AbstractSimulator | None = None
+    """The map; environments of ours bring their own."""
+    source: Mapping[str, Any] | None = None
+    """Where that map came from: a name and options, for the record."""
+    starts: int | None = None
+    """How many start states there should be; None does not ask."""
+    labels: str | None = None
+    """How outcomes are numbered; None lets evidence decide."""
+    epsilon: float | None = None
+    delta: float | None = None
+    """What evidence is held to where it decides the number of episodes; None for the defaults."""
+
+    @property
+    def quota(self) -> int | Literal["auto"] | EvidenceQuota:
+        """The number of episodes, or how evidence decides it."""
+        if self.epsilon is None and self.delta is None:
+            return self.episodes
+        if self.episodes != "auto":
+            raise ValueError(
+                f"epsilon and delta: only where evidence decides, but episodes is {self.episodes}; "
+                "give 'auto'"
+            )
+        usual = EvidenceQuota()
+        return EvidenceQuota(
+            epsilon=usual.epsilon if self.epsilon is None else self.epsilon,
+            delta=usual.delta if self.delta is None else self.delta,
+        )
 
 
 def train(
     order: Order, folder: str | Path, *, overwrite: bool = False, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
     """Carry out the order; the folder holds everything, the returned summary the figures."""
-    env = make(order.environment, **order.options)
+    env = open_world(order.environment, **order.options)
     with Run.writing(folder, _asked(order, env), overwrite=overwrite) as run:
         events: list[Event] = []
         started = time.perf_counter()
         result = learn(
             env,
+            order.simulator,
             eta=order.eta,
-            episodes=order.episodes,
+            episodes=order.quota,
             seed=order.seed,
             method=order.method,
+            labels=order.labels,
+            starts=order.starts,
             callbacks=[events.append, *callbacks],
         )
         seconds = time.perf_counter() - started
@@ -60,10 +96,17 @@ def train(
 
 
 def _scores(
-    order: Order, env: BlockMDP, result: LearningResult
+    order: Order, env: BlockMDP | GymTarget, result: LearningResult
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary's figures, and the arrays behind them."""
     scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
+    if not isinstance(env, BlockMDP):
+        # Its latent states are nobody's to see, and more episodes may cost something.
+        unknown = {"decoder_accuracy": None, "calibration_error": None}
+        noticed = _noticed(result.diagnostics)
+        summary = {"episodes": result.episodes, **figures, **unknown, **noticed}
+        told, arrays = _starts(result, None)
+        return {**summary, **told}, {"returns": scored.returns, **arrays}
     diagnosis = diagnose(result.policy, env, seed=order.seed)
     accuracy = diagnosis.decoder_accuracy
     calibration = calibrate(result.policy, env, seed=order.seed)
@@ -74,14 +117,37 @@ def _scores(
         "calibration_error": calibration.expected_error if calibration.correct.size else None,
         **_noticed(result.diagnostics),
     }
+    policy = result.policy
+    limit, _ = limit_of(
+        env,
+        policy.simulator,
+        eta=order.eta,
+        plan=policy.plan,
+        labels=policy.decoder.labels,
+    )
+    summary["population_value"] = None if limit is None else limit.value
+    told, drawn = _starts(result, float(diagnosis.tracking_accuracy[0]))
+    summary |= told
     arrays = {
         "returns": scored.returns,
         "decoder_accuracy": accuracy,
         "tracking_accuracy": diagnosis.tracking_accuracy,
         "calibration.confidence": calibration.confidence,
         "calibration.correct": calibration.correct,
+        **drawn,
     }
     return summary, arrays
+
+
+def _starts(
+    result: LearningResult, accuracy: float | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How several starts were told apart; nothing where there is one."""
+    found = result.diagnostics.starts
+    if found is None:
+        return {}, {}
+    summary, arrays = starts_record(result.policy.simulator, found, accuracy)
+    return {"starts": summary}, arrays
 
 
 def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
@@ -96,13 +162,21 @@ def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
     }
 
 
-def _asked(order: Order, env: BlockMDP) -> dict[str, Any]:
+def _choices(order: Order) -> dict[str, Any]:
+    """What is decided by default, where the order decides it."""
+    return {name: getattr(order, name) for name in ("starts", "labels", "epsilon", "delta")}
+
+
+def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:
+    options = env.options if isinstance(env, BlockMDP) else order.options
     return {
-        "environment": {"name": env.name, "options": dict(env.options)},
+        "environment": {"name": order.environment, "options": dict(options)},
+        **({} if order.source is None else {"simulator": dict(order.source)}),
         "eta": order.eta,
         "episodes": order.episodes,
         "seed": order.seed,
         "method": order.method,
+        **{name: value for name, value in _choices(order).items() if value is not None},
         "evaluation_episodes": order.evaluation_episodes,
         "versions": {
             "tasid": __version__,

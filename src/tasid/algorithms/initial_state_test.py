@@ -1,0 +1,290 @@
+"""Algorithms 3 and 4: which start a cluster is, decided by the policies learned for every guess.
+
+Episode by episode, the first observation's cluster decides whose instance advances. For each of the
+N hypotheses in turn a cluster runs Algorithm 2 for n_l of its episodes and the learned policy for
+n_t; then the best mean return wins, and its policy is the cluster's. Nothing is shared: N² policies
+are learned to keep N.
+
+An episode is a pure function of its index, and the counts are fixed beforehand; so the episodes of
+the common stream are dealt out to the N² instances first, and the instances are computed together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.decoder import WIDTH, Decoder
+from tasid.algorithms.initial_states import SHOWN, Hypothesis, StartsFound
+from tasid.algorithms.paper_method import PaperLearner
+from tasid.algorithms.return_test import half_width
+from tasid.algorithms.tasid import EXPLORATION, Callback, Explored, Learned, StepEnded
+from tasid.algorithms.wander import wander
+from tasid.envs.rollout import roll
+from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key, stream, unfinished
+from tasid.envs.waves import in_waves
+from tasid.learning.clusterer import Clusterer, Glance
+from tasid.learning.contrastive import fit_groups
+from tasid.mdp import RobustPlan
+from tasid.theory.starts import StartBudget
+
+ONLINE = EVALUATION + 6
+"""The phase of the common stream of episodes."""
+_MOST = 50
+"""The stream ends after this many times the episodes it should take: a cluster is too rare."""
+
+
+@dataclass(frozen=True)
+class StartCounts:
+    """Episodes of Algorithms 3 and 4."""
+
+    cluster: int
+    """n₀, real transitions to group first observations by."""
+    learn: int
+    """n_l for every cluster and hypothesis."""
+    test: int
+    """n_t likewise."""
+
+    @classmethod
+    def of_theory(cls, budget: StartBudget) -> StartCounts:
+        """The counts that the paper proves."""
+        return cls(budget.n_cluster, budget.n_learn, budget.n_test)
+
+    @classmethod
+    def practical(cls, horizon: int, starts: int) -> StartCounts:
+        """Counts that suffice on the lock: n_l = 1000 H as for one start, n_t = 256."""
+        return cls(cluster=512 * starts, learn=1000 * horizon, test=256)
+
+    @classmethod
+    def within(cls, episodes: int, horizon: int, starts: int) -> StartCounts:
+        """The most that so many episodes allow, were all starts equally likely."""
+        cluster = min(512 * starts, episodes // 4)
+        each = (episodes - cluster) // starts**2
+        test = min(256, each // 8)
+        if test < 2 or each - test < 2 * horizon:
+            raise ValueError(
+                f"episodes: {episodes} leave {each} for each of {starts}² hypotheses; they need "
+                f"{2 * horizon + 2} or more each"
+            )
+        return cls(cluster, each - test, test)
+
+
+def learn_each_start(
+    target: Target,
+    plan: RobustPlan,
+    *,
+    counts: StartCounts,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+) -> tuple[Learned, StartsFound]:
+    """Cluster first observations, then test every hypothesis for every cluster."""
+    clusterer, found = _clusters(target, plan, counts.cluster, seed)
+    starts = [int(start) for start in plan.simulator.starts]
+    pairs = [(k, start) for k in range(len(starts)) for start in starts]
+    dealt = _deal(target, clusterer, counts, len(starts), seed)
+    steps = plan.simulator.horizon - 1
+    learner = PaperLearner(
+        [target] * len(pairs),
+        [replace(plan, simulator=plan.simulator.with_start(start)) for _, start in pairs],
+        episodes=counts.learn,
+        seeds=[(7919 * seed + 1 + number) % 2**31 for number in range(len(pairs))],
+    )
+    history, used = [], 0
+    for h in range(steps):
+        wanted = learner.wants(h, 0)
+        data = _over_instances(
+            target, _explore, learner.decoder, dealt.keys(used, wanted), jnp.int32(h)
+        )
+        fitted = learner.learn(h, data)
+        used += wanted
+        loss = float(np.mean(fitted.validation_loss))
+        ended = StepEnded(
+            seed, h, steps, wanted * len(pairs), loss, int(max(fitted.epochs)), 0.0, 0.0
+        )
+        history.append(ended)
+        for callback in callbacks:
+            callback(ended)
+    keys = dealt.keys(counts.learn, counts.test)
+    returns = np.asarray(_over_instances(target, _earn, learner.decoder, keys, jnp.int32(0)))
+    hypotheses, winners = _verdicts(pairs, returns, counts)
+    found = replace(
+        found,
+        hypotheses=hypotheses,
+        starts=tuple(pairs[w][1] for w in winners),
+        episodes=counts.cluster + dealt.elapsed - counts.learn * len(starts),
+        unseen=tuple(s for s in starts if s not in {pairs[w][1] for w in winners}),
+    )
+    decoder = _united(learner.decoder, winners, found)
+    total = counts.cluster + dealt.elapsed
+    return Learned(seed, plan, decoder, total, tuple(history)), found
+
+
+def _clusters(
+    target: Target, plan: RobustPlan, episodes: int, seed: int
+) -> tuple[Clusterer, StartsFound]:
+    """φ̂ by the least held-out error at telling real transitions from imposters."""
+    sim = plan.simulator
+    seen = wander(target, seed=seed, first=0, episodes=episodes)
+    glance = Glance(seen.x.shape[1:], sim.starts.size)
+    x, x_next = (np.asarray(glance.features(jnp.asarray(part))) for part in (seen.x, seen.x_next))
+    contrast = fit_groups(
+        x, seen.actions[:, 0], x_next, groups=sim.starts.size, actions=sim.num_actions, seed=seed
+    )
+    clusterer = Clusterer(jnp.asarray(contrast.parameters[contrast.best]), glance)
+    group = np.asarray(clusterer(jnp.asarray(seen.x)), np.int64)
+    size = np.bincount(group, minlength=sim.starts.size)
+    found = StartsFound(
+        clusterer=clusterer,
+        starts=(),
+        shares=tuple((size / size.sum()).tolist()),
+        hypotheses=(),
+        episodes=0,
+        error=float(contrast.errors[contrast.best]),
+        error_alone=contrast.alone,
+        features=x[:SHOWN],
+        clusters=group[:SHOWN],
+    )
+    return clusterer, found
+
+
+@dataclass(frozen=True, eq=False)
+class _Dealt:
+    """The stream's episodes, in the order in which every instance gets them."""
+
+    seed: int
+    episodes: NDArray[np.int64]
+    """Indices in the stream, [instances, n_l + n_t]."""
+    elapsed: int
+    """How long the stream had to be."""
+
+    def keys(self, first: int, number: int) -> jax.Array:
+        """Keys of the episodes first … of every instance, [instances, number]."""
+        rows = self.episodes[:, first : first + number]
+        keys = episode_keys(seed_key(self.seed), ONLINE, jnp.asarray(rows.ravel()))
+        return keys.reshape(rows.shape)
+
+
+def _deal(
+    target: Target, clusterer: Clusterer, counts: StartCounts, number: int, seed: int
+) -> _Dealt:
+    """Go through the stream until every cluster has had the episodes of all its hypotheses."""
+    each = counts.learn + counts.test
+    needed, queues = each * number, [np.zeros(0, np.int64) for _ in range(number)]
+    first, key = 0, seed_key(seed)
+    while min(queue.size for queue in queues) < needed:
+        if first > _MOST * needed * number:
+            rare = min(range(number), key=lambda k: queues[k].size)
+            raise ValueError(
+                f"starts: of {first} episodes only {queues[rare].size} began in cluster {rare}, "
+                f"whose {number} hypotheses need {needed}; it is too rare to be tested"
+            )
+        if target.traceable:
+            group = _group_compiled(target, clusterer=clusterer, key=key, first=first)
+        else:
+            run = partial(_group, clusterer=clusterer, key=key, first=first)
+            group = in_waves(target, run, rows=range(WIDTH), width=WIDTH)
+        for k in range(number):
+            queues[k] = np.append(queues[k], first + np.flatnonzero(np.asarray(group) == k))
+        first += WIDTH
+    dealt = np.concatenate([queue[:needed].reshape(number, each) for queue in queues])
+    return _Dealt(seed, dealt, int(dealt.max()) + 1)
+
+
+def _group(target: Any, *, clusterer: Clusterer, key: jax.Array, first: Any) -> jax.Array:
+    _, observations = target.reset(episode_keys(key, ONLINE, first + jnp.arange(WIDTH)))
+    return clusterer(observations)
+
+
+_group_compiled = jax.jit(_group)
+
+
+def _explore(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> Explored:
+    """Follow π for h steps, then execute a random action."""
+    moment = roll(target, decoder, keys, steps=h)
+    live = unfinished(target, moment.state, WIDTH)
+    states = decoder.track(moment.carry, moment.observations, h)
+    _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
+    _, x_next, _ = target.step(moment.state, command, h, keys)
+    none = jnp.full(WIDTH, -1)
+    x, path = moment.observations, moment.carry.path
+    return Explored(x, x_next, states, command, path, none, live, None)
+
+
+def _earn(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> jax.Array:
+    return roll(target, decoder, keys, steps=target.horizon).returns
+
+
+Run = Callable[[Any, Decoder, jax.Array, jax.Array], Any]
+
+
+def _over_instances(
+    target: Target, run: Run, decoders: Decoder, keys: jax.Array, h: jax.Array
+) -> Any:
+    """`run` for all instances' episodes [instances, n]; tables [instances, n, …]."""
+    number = keys.shape[1]
+    parts = []
+    for first in range(0, number, WIDTH):
+        # The last batch is filled up with episodes that are dropped again.
+        places = np.minimum(np.arange(first, first + WIDTH), number - 1)
+        rows = range(min(WIDTH, number - first))
+        if target.traceable:
+            tables = _together(run, target, decoders, keys[:, places], h)
+            parts.append(jax.tree.map(lambda t, rows=rows: np.asarray(t)[:, : len(rows)], tables))
+            continue
+        each = []
+        for i in range(keys.shape[0]):
+            decoder = jax.tree.map(lambda leaf, i=i: leaf[i], decoders)
+            alone = partial(_alone, run, decoder, keys[i, places], h)
+            each.append(in_waves(target, alone, rows=rows, width=WIDTH))
+        parts.append(jax.tree.map(lambda *tables: np.stack(tables), *each))
+    return jax.tree.map(lambda *tables: np.concatenate(tables, axis=1), *parts)
+
+
+def _alone(run: Run, decoder: Decoder, keys: jax.Array, h: jax.Array, target: Any) -> Any:
+    return run(target, decoder, keys, h)
+
+
+@partial(jax.jit, static_argnums=0)
+def _together(run: Run, target: Any, decoders: Decoder, keys: jax.Array, h: jax.Array) -> Any:
+    return jax.vmap(run, in_axes=(None, 0, 0, None))(target, decoders, keys, h)
+
+
+def _verdicts(
+    pairs: Sequence[tuple[int, int]], returns: NDArray[np.float64], counts: StartCounts
+) -> tuple[tuple[Hypothesis, ...], list[int]]:
+    """Every hypothesis with its value, and which instance wins each cluster."""
+    value = returns.mean(axis=1)
+    clusters = sorted({k for k, _ in pairs})
+    winners = [
+        max((i for i, (k, _) in enumerate(pairs) if k == cluster), key=lambda i: value[i])
+        for cluster in clusters
+    ]
+    hypotheses = []
+    for i, (k, start) in enumerate(pairs):
+        half = half_width(returns[i].astype(np.float64))
+        hypotheses.append(
+            Hypothesis(
+                k,
+                start,
+                accepted=i in winners,
+                value=float(value[i]),
+                low=float(value[i] - half),
+                high=float(value[i] + half),
+                episodes=counts.learn + counts.test,
+            )
+        )
+    return tuple(hypotheses), winners
+
+
+def _united(decoders: Decoder, winners: Sequence[int], found: StartsFound) -> Decoder:
+    """One decoder of the winners: every cluster has its own models."""
+    one = jax.tree.map(lambda leaf: leaf[winners[0]], decoders)
+    models = decoders.models[np.array(winners)]
+    return one.with_models(models).with_starts(found.clusterer, found.starts)

@@ -1,0 +1,52 @@
+"""`tasid check`: does this target fit this map?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tasid.cli.answers import print_json
+from tasid.cli.arguments import (
+    Eta,
+    Horizon,
+    Json,
+    MapSettings,
+    Settings,
+    Simulator,
+    environment_options,
+    map_for,
+)
+
+_MARKS = {"ok": "ok      ", "problem": "PROBLEM ", "note": "        "}
+
+
+def check(
+    env: Annotated[str, typer.Argument(help="An environment's name, or gym:ID.")],
+    simulator: Simulator = None,
+    map_settings: MapSettings = None,
+    horizon: Horizon = None,
+    eta: Eta = 0.1,
+    episodes: Annotated[int, typer.Option(help="Episodes for each test.")] = 160,
+    seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
+    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Hold a target against a map before anything is learned: what does not fit?"""
+    from tasid.envs.registry import open_world
+    from tasid.runs.check import check_target
+
+    ours = not env.startswith("gym:")
+    options = environment_options(settings, **({"horizon": horizon} if ours else {}))
+    if ours:
+        options |= {"eta": options.get("eta", eta), "seed": env_seed or 0}
+    sim, _ = map_for(env, options, simulator, map_settings, horizon)
+    found = check_target(open_world(env, **options), sim, eta=eta, episodes=episodes, seed=seed)
+    if as_json:
+        print_json(found.as_json())
+        return
+    for finding in found.findings:
+        print(f"{_MARKS[finding.status]}{finding.name}: {finding.text}")
+    number = len(found.problems)
+    print("fits" if found.ok else f"does not fit: {number} problem{'s' if number > 1 else ''}")

@@ -1,0 +1,87 @@
+"""`tasid watch`: one episode of a saved policy, as words and as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasid.cli.answers import print_json
+from tasid.cli.arguments import Json, Settings, environment_options
+
+if TYPE_CHECKING:
+    from tasid.runs.watch import Episode
+
+
+def watch(
+    policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
+    gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
+    frames: Annotated[int, typer.Option(help="Most frames of the PNG.")] = 12,
+    env: Annotated[
+        str | None, typer.Option(help="Another environment than the recorded one.")
+    ] = None,
+    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    settings: Settings = None,
+    seed: Annotated[int, typer.Option(help="Draws the episodes, as evaluate does.")] = 0,
+    episode: Annotated[int, typer.Option(help="Which of them, from 0.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Watch one episode: observation, decoded position, action, confidence."""
+    from tasid.algorithms.policy import load
+    from tasid.envs.registry import open_world
+    from tasid.runs.watch import watch_episode
+
+    loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
+    recorded = loaded.environment
+    if recorded is None and env is None:
+        raise ValueError("policy: it records no environment; say which one with --env")
+    name = env or str(recorded["name"])  # type: ignore[index]
+    options = dict(recorded["options"]) if recorded and recorded["name"] == name else {}
+    options |= environment_options(settings, seed=env_seed)
+    seen = watch_episode(loaded, open_world(name, **options), seed=seed, episode=episode)
+    result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
+    if gif is not None:
+        from tasid.report.filmstrip import episode_gif
+
+        result["gif"] = str(episode_gif(seen, gif))
+    if png is not None:
+        from tasid.report.filmstrip import episode_strip
+
+        result["png"] = str(episode_strip(seen, png, frames=frames))
+    if as_json:
+        print_json(result)
+    else:
+        _tell(seen, result)
+
+
+def _summary(seen: Episode) -> dict[str, Any]:
+    return {
+        "return": seen.total,
+        "steps": seen.steps,
+        "horizon": seen.policy.horizon,
+        "lost_steps": int(seen.lost[: seen.steps].sum()),
+        "tracked": seen.tracked,
+        "actions": seen.actions[: seen.steps].tolist(),
+        "states": [seen.policy.simulator.states[s] for s in seen.states[: seen.steps].tolist()],
+        "confidence": [round(c, 6) for c in seen.confidence[: seen.steps].tolist()],
+    }
+
+
+def _tell(seen: Episode, result: dict[str, Any]) -> None:
+    states = seen.policy.simulator.states
+    for h in range(seen.steps):
+        believed = int(seen.states[h])
+        line = f"{h:>4}  {states[believed]!s:<18} {seen.action_name(h):<18} "
+        line += f"{seen.confidence[h]:.2f}{'  lost' if seen.lost[h] else ''}"
+        if seen.truth is not None and int(seen.truth[h]) != believed:
+            line += f"  (truly {states[int(seen.truth[h])]!s})"
+        if seen.rewards[h]:
+            line += f"  {seen.rewards[h]:+.4g}"
+        print(line)
+    print(f"return {seen.total:.4g} in {seen.steps} steps of {seen.policy.horizon}", end="")
+    print("" if seen.tracked is None else f", position right in {seen.tracked:.0%} of them")
+    for kind in ("gif", "png"):
+        if kind in result:
+            print(f"{kind} {result[kind]}")
