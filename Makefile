@@ -11,7 +11,7 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench reproduce lock clean
+.PHONY: help demo test lint bench compat reproduce lock clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -39,6 +39,9 @@ bench: ## run the benchmarks
 	    tools/venv.sh dev && .venv/bin/python -m benchmarks $(ARGS); \
 	fi
 
+compat: ## train Stable-Baselines3's PPO on our Gymnasium ids (installs torch into .venv-compat)
+	@compat/run.sh
+
 reproduce: ## make all figures and tables of the paper (SIZE=smoke, quick or full)
 	@tools/venv.sh run
 	.venv/bin/tasid reproduce all --size $(SIZE)
@@ -49,5 +52,5 @@ lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
 	@tools/lock.sh .venv/bin/uv $(ARGS)
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .venv.installing build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv.installing .venv-compat build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,11 +1,14 @@
 """tasid: from a map and an environment to a robust policy.
 
-Everything is imported on first use: `import tasid` configures nothing and starts nothing.
+Everything is imported on first use: `import tasid` configures nothing and starts nothing. Our
+Gymnasium ids are registered when Gymnasium is imported, or at once if it has been.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from tasid.envs import BlockMDP as BlockMDP
     from tasid.envs import Target as Target
     from tasid.envs import make as make
+    from tasid.envs.gym_wrap import wrap as wrap
     from tasid.mdp import AbstractSimulator as AbstractSimulator
     from tasid.mdp import PerturbedMDP as PerturbedMDP
     from tasid.mdp import RobustPlan as RobustPlan
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from tasid.mdp import robust_dp as robust_dp
     from tasid.mdp import worst_case as worst_case
     from tasid.mdp import worst_case_value as worst_case_value
+    from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
 
 __version__ = "0.1.0"
@@ -47,6 +52,7 @@ _HOME = {
     "BlockMDP": "tasid.envs",
     "Target": "tasid.envs",
     "make": "tasid.envs",
+    "wrap": "tasid.envs.gym_wrap",
     "Agent": "tasid.algorithms",
     "Policy": "tasid.algorithms",
     "Score": "tasid.algorithms",
@@ -54,6 +60,7 @@ _HOME = {
     "estimate_eta": "tasid.algorithms",
     "evaluate": "tasid.algorithms",
     "load": "tasid.algorithms",
+    "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",
 }
 __all__ = sorted(_HOME)
@@ -67,3 +74,39 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+def _register() -> None:
+    registration = importlib.import_module("gymnasium.envs.registration")
+    for name, vector in (("CombinationLock", "lock_vector"), ("LavaCrossing", "lava_vector")):
+        if f"tasid/{name}-v0" not in registration.registry:
+            registration.register(
+                f"tasid/{name}-v0",
+                entry_point=f"tasid.envs.gym_ours:{name}Env",
+                vector_entry_point=f"tasid.envs.gym_ours:{vector}",
+            )
+
+
+class _RegisterLater:
+    """A finder that notices the import of Gymnasium, which here would cost every command time."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_and_register(module: Any) -> None:
+                execute(module)
+                _register()
+
+            spec.loader.exec_module = exec_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    _register()
+else:
+    sys.meta_path.insert(0, _RegisterLater())

@@ -4,12 +4,18 @@ Latent states are (layer, type), layers 0 … H, types 1, 2, 3. From type 1 one 
 type 1 and all others lead to 2; from 2 one good action stays, another goes back to 1, all others
 fall to 3, which is for ever. Arriving pays 9.5 / 10 / 0 at type 1 / 2 / 3; on the way, falling pays
 +1 and staying on type 1 costs 1/H, to mislead.
+
+With several starts, episodes begin in one of N states of type 1 at layer 0, each with a good action
+of its own, and go on in the one lock ("layer0"); or there are N locks side by side ("copies"). N
+more bits of the observation then say which start, or which lock, it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +30,7 @@ NAME = "combination-lock"
 _TYPES = 3
 _ARRIVAL = {1: 9.5, 2: 10.0, 3: 0.0}
 _UNPERTURBED = ("last", "none", "all")
+LAYOUTS = ("layer0", "copies")
 
 
 def combination_lock(
@@ -35,6 +42,9 @@ def combination_lock(
     bernoulli: bool = False,
     depth: int = 0,
     unperturbed: str = "last",
+    starts: int = 1,
+    layout: str = "layer0",
+    start_probabilities: Sequence[float] | None = None,
     seed: int = 0,
 ) -> BlockMDP:
     """One random lock: good actions, perturbation and observation are drawn from `seed`.
@@ -42,10 +52,12 @@ def combination_lock(
     `noise` is the standard deviation of the Gaussian noise; `bernoulli` blends an equally long
     random bit vector into the observation (the main text's emission); `depth` mixes it through that
     many further layers of random rotation and tanh (harder than the paper's); `unperturbed` says in
-    which layers type 2 is spared perturbation: the last decision, none, or all.
+    which layers type 2 is spared perturbation: the last decision, none, or all. `starts` and
+    `layout` say in how many states episodes may begin and where those are; all are equally likely
+    unless `start_probabilities` say otherwise.
     """
     _check_options(horizon, num_actions, noise, depth, unperturbed)
-    options = {
+    options: dict[str, Any] = {
         "horizon": int(horizon),
         "num_actions": int(num_actions),
         "eta": float(eta),
@@ -55,20 +67,47 @@ def combination_lock(
         "unperturbed": unperturbed,
         "seed": int(seed),
     }
-    sim = lock_simulator(horizon, num_actions, seed=seed)
+    sim = lock_simulator(horizon, num_actions, seed=seed, starts=starts, layout=layout)
+    if starts > 1:
+        options |= {"starts": int(starts), "layout": layout}
+    if start_probabilities is not None:
+        options["start_probabilities"] = [float(p) for p in start_probabilities]
+        sim = sim.with_start(sim.starts.tolist(), options["start_probabilities"])
+    states = _states(horizon, starts, layout)
     xi = perturb(sim, eta=eta, seed=seed).xi.copy()
     spared = {"none": [], "last": [horizon - 1], "all": list(range(horizon))}[unperturbed]
-    xi[[_index(layer, 2) for layer in spared]] = np.eye(num_actions)
-    emission = _emission(horizon, noise=noise, bernoulli=bernoulli, depth=depth, seed=seed)
+    xi[(states.kind == 2) & np.isin(states.layer, spared)] = np.eye(num_actions)
+    emission = _emission(states, noise=noise, bernoulli=bernoulli, depth=depth, seed=seed)
     return block_mdp(NAME, options, PerturbedMDP(sim, xi), emission)
 
 
-def lock_simulator(horizon: int, num_actions: int, *, seed: int) -> AbstractSimulator:
+def lock_simulator(
+    horizon: int, num_actions: int, *, seed: int, starts: int = 1, layout: str = "layer0"
+) -> AbstractSimulator:
     """The lock's deterministic map, with good actions drawn from `seed`."""
+    _check_starts(starts, layout, num_actions)
+    copies = starts if layout == "copies" else 1
+    tables = [_one_lock(horizon, num_actions, seed, copy) for copy in range(copies)]
+    size = tables[0][0].shape[0]
+    successor = np.concatenate([table + copy * size for copy, (table, _) in enumerate(tables)])
+    reward = np.concatenate([pay for _, pay in tables])
+    first = [copy * size for copy in range(copies)]
+    if layout == "layer0" and starts > 1:
+        further, pay = _further_starts(successor, starts, num_actions, horizon, seed)
+        successor, reward = np.concatenate([successor, further]), np.concatenate([reward, pay])
+        first = [0, *range(size, size + starts - 1)]
+    labels = _states(horizon, starts, layout).labels
+    return AbstractSimulator(successor, reward, horizon=horizon, start=first, states=labels)
+
+
+def _one_lock(
+    horizon: int, num_actions: int, seed: int, copy: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Successor and reward tables of a lock with one start."""
     size = _TYPES * (horizon + 1)
     successor = np.tile(np.arange(size)[:, None], (1, num_actions))
     reward = np.zeros((size, num_actions))
-    rng = _rng("good actions", seed)
+    rng = _rng("good actions" if copy == 0 else f"good actions of copy {copy}", seed)
     for layer in range(horizon):
         stay, (hold, climb) = rng.integers(num_actions), rng.choice(num_actions, 2, replace=False)
         leads = np.full((_TYPES, num_actions), 3)
@@ -79,8 +118,50 @@ def lock_simulator(horizon: int, num_actions: int, *, seed: int) -> AbstractSimu
             row = _index(layer, kind)
             successor[row] = [_index(layer + 1, to) for to in leads[kind - 1]]
             reward[row] = [_pay(layer, kind, to, horizon) for to in leads[kind - 1]]
-    labels = [(layer, kind) for layer in range(horizon + 1) for kind in (1, 2, 3)]
-    return AbstractSimulator(successor, reward, horizon=horizon, start=_index(0, 1), states=labels)
+    return successor, reward
+
+
+def _further_starts(
+    successor: NDArray[np.int64], starts: int, num_actions: int, horizon: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows of the starts beside (0, 1): no two starts have the same good action."""
+    first = int(np.flatnonzero(successor[0] == _index(1, 1))[0])
+    others = [action for action in range(num_actions) if action != first]
+    good = _rng("good actions of starts", seed).permutation(others)[: starts - 1]
+    leads = np.full((starts - 1, num_actions), 2)
+    leads[np.arange(starts - 1), good] = 1
+    pay = [[_pay(0, 1, int(to), horizon) for to in row] for row in leads]
+    return _index(1, 1) - 1 + leads, np.asarray(pay)
+
+
+class _States(NamedTuple):
+    """What the lock's states are, in index order."""
+
+    layer: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    mark: NDArray[np.int64]
+    """Which start, or which copy, it is; −1 if none."""
+    marks: int
+
+    @property
+    def labels(self) -> list[tuple[int, ...]]:
+        """(layer, type), followed by the number of the start or copy where there is one."""
+        rows = zip(self.layer.tolist(), self.kind.tolist(), self.mark.tolist(), strict=True)
+        return [(layer, kind) if mark < 0 else (layer, kind, mark) for layer, kind, mark in rows]
+
+
+def _states(horizon: int, starts: int, layout: str) -> _States:
+    layer, kind = np.divmod(np.arange(_TYPES * (horizon + 1)), _TYPES)
+    kind += 1
+    if starts == 1:
+        return _States(layer, kind, np.full(layer.size, -1), 0)
+    if layout == "copies":
+        mark = np.repeat(np.arange(starts), layer.size)
+        return _States(np.tile(layer, starts), np.tile(kind, starts), mark, starts)
+    mark = np.concatenate([[0], np.full(layer.size - 1, -1), np.arange(1, starts)])
+    more = starts - 1
+    layer, kind = np.append(layer, [0] * more), np.append(kind, [1] * more)
+    return _States(layer, kind, mark, starts)
 
 
 def _index(layer: int, kind: int) -> int:
@@ -131,15 +212,17 @@ class LockEmission:
 
 
 def _emission(
-    horizon: int, *, noise: float, bernoulli: bool, depth: int, seed: int
+    states: _States, *, noise: float, bernoulli: bool, depth: int, seed: int
 ) -> LockEmission:
-    code = _TYPES + horizon + 1
+    layers = int(states.layer.max()) + 1
+    code = _TYPES + layers + states.marks
     entries = 2 * code if bernoulli else code
     width = 1 << (entries - 1).bit_length()
     place = _rng("permutation", seed).permutation(entries)
     mixing = hadamard(width).astype(np.float32)[place]
-    layer, kind = np.divmod(np.arange(_TYPES * (horizon + 1)), _TYPES)
-    clean = mixing[kind] + mixing[_TYPES + layer]
+    clean = mixing[states.kind - 1] + mixing[_TYPES + states.layer]
+    marked = states.mark >= 0
+    clean[marked] += mixing[_TYPES + layers + states.mark[marked]]
     return LockEmission(
         clean=jnp.asarray(clean),
         mixing=jnp.asarray(mixing),
@@ -175,3 +258,15 @@ def _check_options(
         raise ValueError(f"noise: {noise} is not a standard deviation")
     if unperturbed not in _UNPERTURBED:
         raise ValueError(f"unperturbed: {unperturbed!r} is none of {', '.join(_UNPERTURBED)}")
+
+
+def _check_starts(starts: Any, layout: str, num_actions: int) -> None:
+    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+        raise ValueError(f"starts: {starts!r} is not a whole number of 1 or more")
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout: {layout!r} is none of {', '.join(LAYOUTS)}")
+    if layout == "layer0" and starts > num_actions:
+        raise ValueError(
+            f"starts: {starts} starts with good actions of their own need as many actions; there "
+            f"are {num_actions}: give more with num_actions, or layout 'copies'"
+        )

@@ -41,6 +41,8 @@ _TOP = """\
 #.....#""".splitlines()
 _NARROWS = "##...##"
 _LANDMARKS = ("#.....#", "##....#", "#....##")
+_DOCKS = ((4, 1), (2, 1), (8, 1), (8, 5), (6, 1), (6, 5))
+"""Docking stations, (row, column): the first is where a lone start is."""
 
 
 def lava_crossing(
@@ -53,15 +55,17 @@ def lava_crossing(
     horizon: int | None = None,
     see_through_walls: bool = False,
     per_step: bool = True,
+    starts: int | None = None,
     seed: int = 0,
 ) -> BlockMDP:
     """A lava crossing whose perturbation is drawn from `seed`.
 
     `text_map` replaces the map of the given height and width; the agent starts out looking east.
     Without a `horizon` it is three times the steps of the robust plan's route. `per_step`: the
-    perturbation differs from step to step, as in the paper.
+    perturbation differs from step to step, as in the paper. With several `starts` an episode begins
+    at any of so many docking stations, all equally likely; a `text_map` has as many as it has 'S'.
     """
-    options = {
+    options: dict[str, Any] = {
         "height": int(height),
         "width": int(width),
         "eta": float(eta),
@@ -72,8 +76,13 @@ def lava_crossing(
         "per_step": bool(per_step),
         "seed": int(seed),
     }
-    text = lava_map(height=height, width=width) if text_map is None else text_map
+    docks = 1 if starts is None else starts
+    text = lava_map(height=height, width=width, starts=docks) if text_map is None else text_map
     sim = lava_simulator(text, horizon=horizon)
+    if starts is not None and sim.starts.size != starts:
+        raise ValueError(f"starts: {starts} given, but the map has {sim.starts.size} 'S'")
+    if text_map is None and docks > 1:
+        options["starts"] = docks
     world = perturb(sim, eta=eta, seed=seed, per_step=per_step)
     emission = picture_emission(
         layout_of(sim), noise=bool(noise), see_through_walls=bool(see_through_walls)
@@ -81,7 +90,7 @@ def lava_crossing(
     return block_mdp(NAME, options, world, emission)
 
 
-def lava_map(*, height: int = 11, width: int = 7) -> str:
+def lava_map(*, height: int = 11, width: int = 7, starts: int = 1) -> str:
     """The map as text: taller ones go on below in rows that can be told apart.
 
     Without those landmarks a turn with a step looks like a turn without when facing a far wall.
@@ -95,9 +104,13 @@ def lava_map(*, height: int = 11, width: int = 7) -> str:
     for name, size, least in sizes:
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
+    if isinstance(starts, bool) or starts not in range(1, len(_DOCKS) + 1):
+        raise ValueError(f"starts: {starts!r} is not in 1 … {len(_DOCKS)}, as many as have a dock")
     landmarks = [_LANDMARKS[row % 3] for row in range(10, height - 1)]
     below = [_NARROWS, *landmarks] if height > LEAST_HEIGHT else []
     rows = [*_TOP, *below, "#" * LEAST_WIDTH]
+    for row, column in _DOCKS[:starts]:
+        rows[row] = rows[row][:column] + "S" + rows[row][column + 1 :]
     middle = LEAST_WIDTH // 2
     return "\n".join(row[:middle] + row[middle] * (width - 6) + row[middle + 1 :] for row in rows)
 

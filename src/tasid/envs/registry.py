@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasid.envs import combination_lock, lava_crossing
 from tasid.envs.block import BlockMDP
+
+if TYPE_CHECKING:
+    from tasid.envs.gym_target import GymTarget
+
+GYM = "gym:"
+"""Names of Gymnasium environments begin with this where names of ours may stand, too."""
 
 ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
     combination_lock.NAME: combination_lock.combination_lock,
@@ -25,3 +31,12 @@ def make(name: str, **options: Any) -> BlockMDP:
     if unknown:
         raise TypeError(f"{name}: no option {unknown[0]!r}; its options are: {', '.join(known)}")
     return builder(**options)
+
+
+def open_world(name: str, **options: Any) -> BlockMDP | GymTarget:
+    """An environment of ours by name, or any Gymnasium environment as gym:ID, wrapped."""
+    if not name.startswith(GYM):
+        return make(name, **options)
+    from tasid.envs.gym_wrap import wrap
+
+    return wrap(name.removeprefix(GYM), **options)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from tasid.envs.target import State, Target
+from tasid.envs.target import EpisodeFailed, State, Target
 
 Carry = Any
 
@@ -51,7 +51,17 @@ def advance(
     act = _act if target.traceable else _act_compiled
     carry, actions = act(actor, moment.carry, moment.observations, h)
     state, observations, rewards = target.step(moment.state, actions, h, keys)
+    if not target.traceable:
+        _refuse_failures(target, state)
     return Moment(state, observations, carry, moment.returns + rewards), actions
+
+
+def _refuse_failures(target: Target, state: State) -> None:
+    """Only `waves` can run a broken episode again; nobody else may take it for a whole one."""
+    failed = getattr(target, "failed", None)
+    troubles = [] if failed is None else [why for why in failed(state) if why is not None]
+    if troubles:
+        raise EpisodeFailed(f"env: an episode failed {troubles[0]}")
 
 
 def _start(actor: Actor, observations: jax.Array) -> Carry:
@@ -81,7 +91,7 @@ def roll_keeping(
     keep: Callable[[Any, Moment, jax.Array, Moment, jax.Array], Any],
     at_first: Callable[[Moment], Any] = lambda _: None,
 ) -> tuple[Moment, Any]:
-    """The same, with something kept: `kept ← keep(kept, before, actions, after, h)` at each step."""
+    """The same, with something kept: `kept ← keep(kept, before, actions, after, h)` every step."""
 
     def body(h: jax.Array, now: tuple[Moment, Any]) -> tuple[Moment, Any]:
         moment, kept = now

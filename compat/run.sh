@@ -1,0 +1,22 @@
+#!/bin/sh
+# Stable-Baselines3 on our Gymnasium ids, in an environment of its own (.venv-compat).
+# On Linux, PyPI's torch brings CUDA along; without it, and much smaller:
+#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make compat
+set -eu
+cd "$(dirname "$0")/.."
+unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
+venv=.venv-compat
+want="$PWD $(cat requirements.lock pyproject.toml compat/requirements.txt | cksum)"
+
+if [ "$(cat $venv/.state 2>/dev/null)" != "$want" ]; then
+    python=$(tools/find-python.sh)
+    echo "Creating $venv with $python (torch included: up to some GB) ..."
+    rm -rf $venv
+    "$python" -m venv $venv
+    pip() { $venv/bin/python -m pip --disable-pip-version-check --no-input install --quiet "$@"; }
+    pip --require-hashes -r requirements.lock
+    pip -r compat/requirements.txt
+    pip --no-build-isolation --no-deps -e .
+    echo "$want" >$venv/.state
+fi
+exec $venv/bin/python compat/stable_baselines3_ppo.py "$@"

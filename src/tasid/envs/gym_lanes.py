@@ -1,0 +1,134 @@
+"""Lanes side by side: Gymnasium's vector environments, with every end handled by us.
+
+Autoreset is switched off. A lane that is over stays over until the next episodes start, all lanes
+together; lanes without an episode of theirs are left alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from numpy.typing import NDArray
+
+from tasid.envs.gym_lane import ENDED, RAISED, REFUSED, TRUNCATED, LaneMaker
+
+_DIED = (EOFError, BrokenPipeError, ConnectionResetError)
+"""What the death of a worker process looks like from here."""
+_PATIENCE = 10.0
+"""Seconds that workers have to close their environments."""
+
+
+class Seen(NamedTuple):
+    """What the lanes in use gave, [n] each."""
+
+    observations: NDArray[Any]
+    rewards: NDArray[np.float32]
+    ended: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    raised: Sequence[str | None]
+    """Why the environment of a lane failed, if it did."""
+    refused: Sequence[str | None]
+    """Why what it gave cannot be used, if so."""
+
+
+class Lanes:
+    """As many environments as run at a time, made when first needed."""
+
+    def __init__(
+        self, maker: LaneMaker, number: int, *, first: gymnasium.Env[Any, Any] | None, workers: bool
+    ) -> None:
+        self.maker, self.number = maker, number
+        self._first, self._workers = first, workers
+        self._vector: VectorEnv[Any, Any, Any] | None = None
+        self._closing: weakref.finalize[..., Any] | None = None
+
+    def reset(self, seeds: Sequence[int]) -> Seen:
+        """Start an episode per seed; lanes beyond them stay idle."""
+        every: Any = [*seeds, *[None] * (self.number - len(seeds))]
+        try:
+            observations, told = self._running().reset(seed=every)
+        except _DIED as error:
+            return self._all_lost(len(seeds), error)
+        return _seen(len(seeds), observations, np.zeros(self.number), told)
+
+    def step(self, actions: NDArray[Any]) -> Seen:
+        """Act in the lanes that started."""
+        chosen = np.zeros(self.number, np.int64)
+        chosen[: actions.size] = actions
+        try:
+            observations, rewards, _, _, told = self._running().step(chosen)
+        except _DIED as error:
+            return self._all_lost(actions.size, error)
+        return _seen(actions.size, observations, rewards, told)
+
+    def close(self) -> None:
+        """Close all environments; using the lanes again makes new ones."""
+        if self._closing is not None:
+            self._closing()
+        elif self._first is not None:
+            self._first.close()
+        self._vector = self._closing = self._first = None
+
+    def _running(self) -> VectorEnv[Any, Any, Any]:
+        if self._vector is None:
+            off, makers = AutoresetMode.DISABLED, [self.maker] * self.number
+            if self._workers:
+                # JAX has threads by now, and a fork would copy their locks.
+                self._vector = AsyncVectorEnv(makers, context="forkserver", autoreset_mode=off)
+            else:
+                first = partial(self.maker, self._first)
+                self._vector = SyncVectorEnv([first, *makers[1:]], autoreset_mode=off)
+                self._first = None
+            self._closing = weakref.finalize(self, _close, self._vector)
+        return self._vector
+
+    def _all_lost(self, number: int, error: Exception) -> Seen:
+        """A worker died, and the vector environment with it."""
+        _bury(self._vector)
+        self.close()
+        shape, dtype = self.maker.encoding.shape, self.maker.encoding.dtype
+        why = f"a worker process died ({type(error).__name__})"
+        no = np.zeros(number, bool)
+        blank, nothing = np.zeros((number, *shape), dtype), np.zeros(number, np.float32)
+        return Seen(blank, nothing, no, no, [why] * number, [None] * number)
+
+
+def _seen(
+    number: int, observations: NDArray[Any], rewards: NDArray[Any], told: dict[str, Any]
+) -> Seen:
+    def flags(name: str) -> NDArray[np.bool_]:
+        return np.asarray(told.get(name, np.zeros(number, bool)), bool)[:number]
+
+    def words(name: str) -> Sequence[str | None]:
+        return [str(word) if word else None for word in told.get(name, [None] * number)[:number]]
+
+    return Seen(
+        observations[:number],
+        rewards[:number].astype(np.float32),
+        flags(ENDED),
+        flags(TRUNCATED),
+        words(RAISED),
+        words(REFUSED),
+    )
+
+
+def _close(vector: VectorEnv[Any, Any, Any]) -> None:
+    if not vector.closed:
+        vector.close(**({"timeout": _PATIENCE} if isinstance(vector, AsyncVectorEnv) else {}))
+
+
+def _bury(vector: Any) -> None:
+    """End what is left of workers of which one died: they cannot be talked to any more."""
+    for process in vector.processes:
+        process.terminate()
+    for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
+        process.join()
+        if pipe is not None:
+            pipe.close()
+    vector.closed = True

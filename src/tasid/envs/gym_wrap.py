@@ -1,0 +1,164 @@
+"""`tasid.wrap`: any Gymnasium environment with Discrete actions as a target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tasid.envs.gym_lane import LaneMaker, make_env
+from tasid.envs.gym_lanes import Lanes
+from tasid.envs.gym_spaces import Encoding, encoding_of, space_of
+from tasid.envs.gym_target import GymTarget, check_horizon
+from tasid.envs.registry import GYM
+
+_LANES = 8
+"""How many environments a factory makes unless told otherwise."""
+_RETRIES = 2
+_OBSERVED = ("observation", "render")
+_OURS = "tasid/"
+"""Ids of ours begin with this; their horizon is an option of the environment, too."""
+
+Env = gymnasium.Env[Any, Any]
+
+
+def wrap(
+    env: Env | Callable[[], Env] | str,
+    *,
+    num_envs: int | None = None,
+    horizon: int | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    observe: str = "observation",
+    resize: int | tuple[int, int] | None = None,
+    workers: bool = False,
+    retries: int = _RETRIES,
+    **options: Any,
+) -> GymTarget:
+    """Oracle access to any Gymnasium environment with Discrete actions.
+
+    `env` is an id (`options` then go to `gymnasium.make`), a function that makes environments, or a
+    single environment. `num_envs` of them run side by side (8 by default, 1 for a single one), in
+    processes of their own with `workers`. The data are the same whatever `num_envs`.
+
+    Learners see `preprocess(observation)`, or the picture that `render()` gives with
+    `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns). Without a
+    `horizon`, episodes are as long as the map says. An environment that raises is made anew and the
+    episode is run again, at most `retries` times.
+    """
+    if observe not in _OBSERVED:
+        raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
+    if isinstance(env, str) and env.removeprefix(GYM).startswith(_OURS) and horizon is not None:
+        options["horizon"] = horizon
+    factory, name, single = _factory(env, observe, options)
+    number = (1 if single else _LANES) if num_envs is None else num_envs
+    _check_numbers(number, retries, single=single, workers=workers)
+    first = factory()
+    if not isinstance(first, gymnasium.Env):
+        raise TypeError(f"env: the factory gave {type(first).__name__}, not a gymnasium.Env")
+    limit = None if first.spec is None else first.spec.max_episode_steps
+    limit = getattr(first.unwrapped, "horizon", None) if limit is None else limit
+    check_horizon(horizon, limit, name)
+    size, start = _actions(first.action_space)
+    maker = LaneMaker(
+        factory,
+        _encoding(first, preprocess, observe, resize),
+        num_actions=size,
+        first_action=start,
+        rendered=observe == "render",
+        renewable=not single,
+    )
+    if workers:
+        first.close()
+    lanes = Lanes(maker, number, first=None if workers else first, workers=workers)
+    asked = {**options, "observe": observe, "resize": resize}
+    kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
+    return GymTarget(
+        lanes,
+        name=name,
+        horizon=horizon or limit or 0,
+        limit=limit,
+        retries=retries,
+        environment=_record(env, kept) if preprocess is None else None,
+    )
+
+
+def _factory(
+    env: Env | Callable[[], Env] | str, observe: str, options: dict[str, Any]
+) -> tuple[Callable[[], Env], str, bool]:
+    """What makes environments, what to call them, and whether there is only one."""
+    if isinstance(env, str):
+        name = env.removeprefix(GYM)
+        rendered = {"render_mode": "rgb_array"} if observe == "render" else {}
+        return partial(make_env, name, {**rendered, **options}), name, False
+    if options:
+        raise TypeError(f"{next(iter(options))}: only an id takes options; {env!r} is made already")
+    if isinstance(env, gymnasium.Env):
+        return lambda: env, str(env), True
+    if not callable(env):
+        raise TypeError(
+            f"env: {type(env).__name__} is neither an environment's id, nor a function that makes "
+            "environments, nor a gymnasium.Env"
+        )
+    return env, getattr(env, "__name__", type(env).__name__), False
+
+
+def _actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
+    if not isinstance(space, spaces.Discrete):
+        kind = "continuous actions" if isinstance(space, spaces.Box) else "several actions at once"
+        raise ValueError(
+            f"env: its action space is {space} ({kind}); a map has Discrete actions, so wrap it in "
+            "a gymnasium.ActionWrapper with a Discrete action_space first"
+        )
+    return int(space.n), int(space.start)
+
+
+def _encoding(
+    env: Env,
+    preprocess: Callable[[Any], Any] | None,
+    observe: str,
+    resize: int | tuple[int, int] | None,
+) -> Encoding:
+    """Whatever no space declares is found out by looking once."""
+    if observe == "observation" and preprocess is None:
+        return encoding_of(env.observation_space, resize=resize)
+    if observe == "render" and env.render_mode != "rgb_array":
+        raise ValueError(
+            f"observe: 'render', but the environment was made with render_mode={env.render_mode!r};"
+            " make it with render_mode='rgb_array'"
+        )
+    raw, _ = env.reset(seed=0)
+    if observe == "render":
+        raw = env.render()
+        if not isinstance(raw, np.ndarray):
+            raise ValueError(f"observe: 'render', but render() gives {type(raw).__name__}")
+    shown = raw if preprocess is None else preprocess(raw)
+    space = space_of(shown, "render" if preprocess is None else "preprocess")
+    return encoding_of(space, preprocess=preprocess, resize=resize)
+
+
+def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """How to make the target again, where that can be written down."""
+    if not isinstance(env, str):
+        return None
+    try:
+        plain = json.loads(json.dumps(options))
+    except (TypeError, ValueError):
+        return None
+    return {"name": GYM + env.removeprefix(GYM), "options": plain}
+
+
+def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool) -> None:
+    for name, number, least in (("num_envs", num_envs, 1), ("retries", retries, 0)):
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        if not whole or number < least:
+            raise ValueError(f"{name}: {number!r} is not a whole number, {least} or more")
+    if single and (num_envs > 1 or workers):
+        raise ValueError(
+            f"num_envs: {num_envs}{' in worker processes' if workers else ''}, but a single "
+            "environment was given; give a function that makes environments, or an id"
+        )

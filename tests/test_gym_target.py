@@ -1,0 +1,405 @@
+"""Any Gymnasium environment as a target: the same episodes however they are run, and no others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import tasid
+from tasid.algorithms.decoder import WIDTH, Decoder
+from tasid.algorithms.ppo import PPOConfig
+from tasid.algorithms.ppo_training import ppo
+from tasid.algorithms.tasid import collect, grouped
+from tasid.envs.target import EpisodeFailed, episode_keys, seed_key
+from tasid.learning import MLP, action_labels
+from tasid.mdp.sources.toy_text import from_toy_text
+
+LENGTH = 6
+
+
+class Line(gymnasium.Env):
+    """A walk on a line with slips: left or right; the right end terminates and pays 1.
+
+    Everything it does is counted in `Line.log`, by the seed of the episode.
+    """
+
+    log: ClassVar[dict] = {}
+    metadata: ClassVar[dict] = {"render_modes": ["rgb_array"]}
+
+    def __init__(
+        self, *, slip=0.2, start=0, break_at=None, times=0, observe=None, render_mode=None
+    ):
+        self.action_space = spaces.Discrete(2, start=start)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
+        self.slip, self.break_at, self.times, self.observe = slip, break_at, times, observe
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.step_count, self.episode = 0, 0, seed
+        self.done = False
+        Line.log.setdefault(seed, []).append([])
+        return self._look(), {}
+
+    def _look(self):
+        noise = self.np_random.normal(0, 0.01)
+        seen = np.array([self.place + noise, noise])
+        return seen if self.observe is None else self.observe(self, seen)
+
+    def step(self, action):
+        assert not self.done, "an ended episode was stepped"
+        assert self.action_space.contains(action)
+        tries = Line.log[self.episode]
+        if self.break_at == self.step_count and len(tries) <= self.times:
+            raise RuntimeError("the wheel came off")
+        tries[-1].append(int(action))
+        self.step_count += 1
+        move = 1 if int(action) - int(self.action_space.start) else -1
+        if self.np_random.random() < self.slip:
+            move = -move
+        self.place = max(0, self.place + move)
+        self.done = self.place >= 3
+        return self._look(), float(self.done), self.done, False, {}
+
+    def render(self):
+        picture = np.zeros((32, 32, 3), np.uint8)
+        picture[:, 8 * self.place : 8 * self.place + 8] = 255
+        return picture
+
+
+@pytest.fixture(autouse=True)
+def log():
+    Line.log.clear()
+    return Line.log
+
+
+def line_map(horizon=LENGTH):
+    def step(place, action):
+        after = max(0, place + (1 if action else -1))
+        return after, float(after == 3), after == 3
+
+    return tasid.AbstractSimulator.from_function(step, 0, 2, horizon=horizon)
+
+
+def blank(horizon=LENGTH, inputs=2):
+    """A policy with random models: which one it is does not matter here."""
+    plan = tasid.robust_dp(line_map(horizon), eta=0.2)
+    network = MLP(inputs, 2, (8,))
+    decoder = Decoder.blank(plan, action_labels(plan.simulator), network)
+    models = jax.vmap(network.init)(jax.random.split(seed_key(5), horizon - 1))
+    return decoder.with_models(models)
+
+
+def explored(target, *, h=4, first=0, episodes=20, detours=0.5, inputs=2):
+    stacked = jax.tree.map(lambda leaf: leaf[None], blank(target.horizon, inputs))
+    return collect(
+        grouped([target]), stacked, seed_key(3)[None], h, first=first, episodes=episodes,
+        detours=detours,
+    )  # fmt: skip
+
+
+def same(one, other):
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+# ---------------------------------------------------------------- the same episodes
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 20, 64])
+def test_data_do_not_depend_on_how_many_run_at_a_time(num_envs):
+    few = explored(tasid.wrap(Line, num_envs=7, horizon=LENGTH))
+    more = explored(tasid.wrap(Line, num_envs=num_envs, horizon=LENGTH))
+    assert same(few, more)
+    assert few.x.shape == (1, 20, 2)
+
+
+def test_a_single_environment_gives_the_same_data_too():
+    assert same(
+        explored(tasid.wrap(Line(), horizon=LENGTH)), explored(tasid.wrap(Line, horizon=LENGTH))
+    )
+
+
+def test_worker_processes_give_the_same_data():
+    with tasid.wrap(
+        "FrozenLake-v1", horizon=8, num_envs=2, workers=True, success_rate=0.8
+    ) as apart:
+        far = explored_lake(apart)
+    near = explored_lake(tasid.wrap("FrozenLake-v1", horizon=8, num_envs=5, success_rate=0.8))
+    assert same(far, near)
+
+
+def explored_lake(target):
+    toy = lake(8)
+    plan = tasid.robust_dp(toy.simulator, eta=0.2)
+    network = MLP(16, 4, (8,))
+    decoder = Decoder.blank(plan, action_labels(plan.simulator), network)
+    models = jax.vmap(network.init)(jax.random.split(seed_key(5), 7))
+    stacked = jax.tree.map(lambda leaf: leaf[None], decoder.with_models(models))
+    return collect(
+        grouped([target]), stacked, seed_key(3)[None], 5, first=0, episodes=6, detours=0.0
+    )
+
+
+def lake(horizon):
+    env = gymnasium.make("FrozenLake-v1", success_rate=0.8)
+    return from_toy_text(env, horizon=horizon, deterministic="most-likely")
+
+
+def test_later_episodes_are_the_ones_that_come_later():
+    target = tasid.wrap(Line, horizon=LENGTH)
+    everything = explored(target, episodes=WIDTH + 9)
+    for first, number in ((0, 5), (7, 11), (WIDTH - 2, 6), (WIDTH, 9)):
+        part = explored(target, first=first, episodes=number)
+        last = first + number
+        whole = jax.tree.map(lambda table: table[:, first:last], everything)  # noqa: B023
+        assert same(part, whole), (first, number)
+
+
+def test_none_but_the_wanted_episodes_run(log):
+    explored(tasid.wrap(Line, num_envs=8, horizon=LENGTH), h=3, episodes=21)
+    assert len(log) == 21
+    assert all(len(tries) == 1 for tries in log.values())
+    # Each took h steps to roll in and one to explore, unless it ended before.
+    assert max(len(tries[0]) for tries in log.values()) == 4
+
+
+def test_scores_count_every_episode_once_and_are_prefixes_of_each_other(log):
+    policy = learned_policy()
+    log.clear()
+    target = tasid.wrap(Line, num_envs=5)
+    few = tasid.evaluate(policy, target, episodes=9, seed=1)
+    assert len(log) == 9
+    many = tasid.evaluate(policy, target, episodes=WIDTH + 3, seed=1)
+    assert np.array_equal(many.returns[:9], few.returns)
+    tasid.estimate_eta(policy, target, episodes=11, seed=1)
+
+
+def learned_policy():
+    target = tasid.wrap(Line, num_envs=32)
+    return tasid.learn(target, line_map(), eta=0.2, episodes=600, seed=0, method="paper").policy
+
+
+# ---------------------------------------------------------------- what an episode is
+
+
+def test_termination_is_absorbing():
+    target = tasid.wrap(lambda: Line(slip=0.0), num_envs=2, horizon=LENGTH)
+    keys = episode_keys(seed_key(0), 0, jnp.arange(2))
+    state, first = target.reset(keys)
+    rewards, seen, over = [], [first], []
+    for h in range(LENGTH):
+        over.append(target.finished(state).tolist())
+        state, x, reward = target.step(state, jnp.array([1, 0]), h, keys)
+        rewards.append(reward.tolist())
+        seen.append(x)
+    assert [row[0] for row in rewards] == [0, 0, 1, 0, 0, 0]
+    assert [row[1] for row in rewards] == [0] * 6
+    assert [row[0] for row in over] == [False, False, False, True, True, True]
+    assert not any(row[1] for row in over)
+    assert all(np.array_equal(x[0], seen[3][0]) for x in seen[3:])
+    assert not np.array_equal(seen[3][1], seen[4][1])
+
+
+def test_samples_after_the_end_are_marked_and_do_not_train():
+    target = tasid.wrap(lambda: Line(slip=0.0), num_envs=16, horizon=LENGTH)
+    data = explored(target, h=4, episodes=60, detours=0.0)
+    plan = tasid.robust_dp(line_map(), eta=0.2)
+    assert plan.route()[3].reward == 0
+    ended = ~np.asarray(data.live[0])
+    assert ended.any()
+    # Without slips, an episode is over before step 4 iff it stands at the end.
+    assert np.array_equal(ended, data.x[0, :, 0] > 2.5)
+    assert np.array_equal(data.x[0][ended], data.x_next[0][ended])
+
+
+def test_every_sample_of_a_target_that_never_ends_is_live(lock):
+    one = jax.tree.map(lambda leaf: leaf[None], lock.target)
+    plan = tasid.robust_dp(lock.simulator, eta=0.1)
+    network = MLP(lock.target.observation_shape[0], 4, (8,))
+    decoder = Decoder.blank(plan, action_labels(lock.simulator), network)
+    stacked = jax.tree.map(lambda leaf: leaf[None], decoder)
+    data = collect(one, stacked, seed_key(3)[None], 2, first=0, episodes=5)
+    assert np.asarray(data.live).all()
+
+
+def test_actions_start_where_the_space_starts(log):
+    explored(tasid.wrap(lambda: Line(start=3), horizon=LENGTH))
+    taken = {action for tries in log.values() for action in tries[0]}
+    assert taken == {3, 4}
+
+
+def test_the_horizon_is_the_maps_unless_it_is_given():
+    target = tasid.wrap(Line)
+    assert target.horizon == 0
+    result = tasid.learn(target, line_map(4), eta=0.2, episodes=200, method="paper")
+    assert result.policy.horizon == 4
+    assert tasid.evaluate(result.policy, target, episodes=3).returns.size == 3
+    with pytest.raises(ValueError, match="truncates episodes after 100 steps"):
+        tasid.wrap("FrozenLake-v1", horizon=101)
+    assert tasid.wrap("FrozenLake-v1", horizon=101, max_episode_steps=101).horizon == 101
+
+
+def test_pictures_by_rendering_and_by_preprocessing():
+    target = tasid.wrap(lambda: Line(render_mode="rgb_array"), observe="render", resize=24)
+    assert target.observation_shape == (24, 24, 3)
+    assert target.observation_dtype == "uint8"
+    _, x = target.reset(episode_keys(seed_key(0), 0, jnp.arange(2)))
+    assert x.dtype == np.uint8
+    assert (x[:, :, :6] == 255).all()
+    assert (x[:, :, 6:] == 0).all()
+    lake = tasid.wrap("FrozenLake-v1", observe="render", resize=(32, 48))
+    assert lake.observation_shape == (32, 48, 3)
+    assert lake.environment == {
+        "name": "gym:FrozenLake-v1",
+        "options": {"observe": "render", "resize": [32, 48]},
+    }
+    halved = tasid.wrap(Line, preprocess=lambda seen: seen[:1] / 2)
+    assert halved.observation_shape == (1,)
+    assert halved.observe(np.array([3.0, 0.0])).tolist() == [1.5]
+    assert halved.environment is None
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def test_an_environment_that_raises_is_run_again_from_the_start(log):
+    target = tasid.wrap(lambda: Line(break_at=2, times=1), num_envs=4, horizon=LENGTH)
+    broken = explored(target, h=4, episodes=12)
+    # The broken episodes ran twice, with the same seed; none of the first tries is in the data.
+    assert {len(tries) for tries in log.values()} == {2}
+    assert len(log) == 12
+    assert same(broken, explored(tasid.wrap(Line, horizon=LENGTH), h=4, episodes=12))
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_raising_again_and_again_is_an_error_that_says_where(retries):
+    target = tasid.wrap(lambda: Line(break_at=2, times=99), horizon=LENGTH, retries=retries)
+    said = rf"failed {retries + 1} times, last after 3 steps .* RuntimeError: the wheel came off"
+    with pytest.raises(EpisodeFailed, match=said):
+        explored(target, h=4)
+
+
+def test_a_dying_worker_is_replaced(tmp_path):
+    died = tmp_path / "died"
+
+    def fragile():
+        class Fragile(Line):
+            def step(self, action):
+                if self.step_count == 2 and not died.exists():
+                    died.touch()
+                    import os
+
+                    os._exit(1)
+                return super().step(action)
+
+        return Fragile()
+
+    with tasid.wrap(fragile, num_envs=2, workers=True, horizon=LENGTH) as target:
+        data = explored(target, h=3, episodes=4)
+    assert died.exists()
+    assert same(data, explored(tasid.wrap(Line, horizon=LENGTH), h=3, episodes=4))
+
+
+def spoil(step, what):
+    def observe(env, seen):
+        return what(seen) if env.step_count == step else seen
+
+    return lambda: Line(observe=observe)
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (spoil(2, lambda x: x * np.nan), "after 2 steps of the episode with seed .*nan at place 0"),
+        (spoil(0, lambda x: x * np.inf), "after 0 steps.*inf at place 0"),
+        (spoil(3, lambda x: x[:1]), r"after 3 steps.*shape \(1,\).*\(2,\)"),
+        (spoil(1, lambda x: x.astype(str)), "after 1 steps.*dtype <U"),
+        (spoil(1, lambda x: x.astype(complex)), "after 1 steps.*dtype complex"),
+    ],
+)
+def test_an_observation_gone_wrong_says_when_and_how(factory, message):
+    with pytest.raises(ValueError, match=message):
+        explored(tasid.wrap(factory, horizon=LENGTH))
+
+
+def test_a_reward_must_be_a_number():
+    class Odd(Line):
+        def step(self, action):
+            x, _, *rest = super().step(action)
+            return x, np.nan, *rest
+
+    with pytest.raises(ValueError, match=r"after 1 steps.*reward: nan"):
+        explored(tasid.wrap(Odd, horizon=LENGTH))
+
+
+def test_truncation_before_the_horizon_is_an_error_that_says_so():
+    def short():
+        return gymnasium.wrappers.TimeLimit(Line(slip=1.0), 3)
+
+    target = tasid.wrap(short, horizon=LENGTH)
+    with pytest.raises(ValueError, match=r"truncated before the horizon: after 3 steps.*=6"):
+        explored(target, h=4)
+    assert explored(tasid.wrap(short, horizon=3), h=2).x.shape == (1, 20, 2)
+
+
+class Continuous(Line):
+    def __init__(self, space):
+        super().__init__()
+        self.action_space = space
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "kind", "message"),
+    [
+        (lambda: Continuous(spaces.Box(-1, 1, (2,))), {}, ValueError, "continuous actions"),
+        (lambda: Continuous(spaces.MultiDiscrete([2, 2])), {}, ValueError, "several actions"),
+        ("Pendulum-v1", {}, ValueError, "continuous actions"),
+        ("NoSuchLake-v1", {}, ValueError, "makes no 'NoSuchLake-v1'"),
+        ("FrozenLake-v1", {"colour": 3}, ValueError, "colour"),
+        (Line, {"colour": 3}, TypeError, "colour: only an id takes options"),
+        (Line, {"observe": "render"}, ValueError, "render_mode=None"),
+        (Line, {"observe": "smell"}, ValueError, "observe: 'smell'"),
+        (Line, {"resize": 64}, ValueError, "no pictures"),
+        (Line, {"num_envs": 0}, ValueError, "num_envs: 0"),
+        (Line, {"horizon": 0}, ValueError, "horizon: 0"),
+        (Line, {"retries": -1}, ValueError, "retries: -1"),
+        (lambda: 3, {}, TypeError, "gave int"),
+        (3, {}, TypeError, "int is neither"),
+        (Line(), {"num_envs": 2}, ValueError, "a single environment"),
+        (Line(), {"workers": True}, ValueError, "worker processes"),
+    ],
+)
+def test_bad_input_is_refused_at_once(env, options, kind, message):
+    with pytest.raises(kind, match=message):
+        tasid.wrap(env, **options)
+
+
+def test_more_episodes_than_environments_are_refused():
+    with pytest.raises(ValueError, match="reset: 3 episodes at a time in 2 environments"):
+        tasid.wrap(Line, num_envs=2).reset(episode_keys(seed_key(0), 0, jnp.arange(3)))
+
+
+def test_the_map_must_have_the_same_actions():
+    sim = tasid.AbstractSimulator([[0, 0, 0]], [[0.0, 0.0, 0.0]], horizon=3)
+    with pytest.raises(ValueError, match="3 actions on the map, 2 in the target"):
+        tasid.learn(tasid.wrap(Line), sim, eta=0.1, episodes=100)
+
+
+def test_ppo_learns_in_a_wrapped_environment_as_well():
+    target = tasid.wrap(Line, num_envs=20, horizon=LENGTH)
+    config = PPOConfig(batch=20)
+    (trained,) = ppo(
+        [target], seeds=[0], episodes=200, every=100, evaluation_episodes=15, config=config
+    )
+    assert trained.returns.size == 200
+    assert len(trained.evaluations) == 2
+    broken = tasid.wrap(lambda: Line(break_at=2, times=9), num_envs=20, horizon=LENGTH)
+    with pytest.raises(EpisodeFailed, match="the wheel came off"):
+        ppo([broken], seeds=[0], episodes=20, every=20, evaluation_episodes=0, config=config)
