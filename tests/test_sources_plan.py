@@ -10,16 +10,11 @@ import pytest
 from PIL import Image
 
 from tasid.cli import main
-from tasid.mdp import AbstractSimulator, robust_dp, worst_case_value
+from tasid.mdp import AbstractSimulator, certify, robust_dp, worst_case_value
+from tasid.mdp.backward import frontier_when_cheaper, layers
+from tasid.mdp.flips import Way, bisected, in_words, spans_of, way_of
 from tasid.report import plan_picture
-from tasid.report.grid_routes import (
-    Way,
-    arrival_values,
-    bisected,
-    changes_in_words,
-    changes_of,
-    way_of,
-)
+from tasid.report.grid_routes import arrival_values
 from tasid.report.routes import Routes
 from test_sources_text_map import lava, lava_map
 
@@ -163,8 +158,9 @@ def test_warnings_go_to_standard_error_and_the_plan_is_made(capsys, tmp_path):
 
 def test_where_the_lava_route_changes():
     sim = lava()
-    changes = changes_of(Routes.of(robust_dp(sim, eta=0.1)))
-    assert [(c.before.steps, c.after.steps) for c in changes] == [(8, 10), (10, 12)]
+    changes = Routes.of(robust_dp(sim, eta=0.1)).changes
+    steps = [(c.before.steps, c.after.steps) for c in changes]
+    assert steps == [(8, 10), (10, 12), (12, 14), (14, 12)]
     for change in changes:
         assert change.high - change.low <= 0.01 * change.high
         for eta, way in ((change.low, change.before), (change.high, change.after)):
@@ -172,15 +168,17 @@ def test_where_the_lava_route_changes():
     assert 0.0025 < changes[0].high < 0.005  # known from plans on a grid of η
     assert 0.01 < changes[1].high < 0.0125
     assert re.fullmatch(
-        r"The route changes at η ≈ 0\.0026\d \(8 → 10 steps\), at η ≈ 0\.010\d \(10 → 12 steps\)\.",
-        changes_in_words(changes, 0.1),
+        r"The route changes at η ≈ 0\.0026\d \(8 → 10 steps\), at η ≈ 0\.010\d \(10 → 12 steps\)\. "
+        r"Above η = 0\.1 it changes at η ≈ 0\.14\d \(12 → 14 steps\), at η ≈ 0\.28\d "
+        r"\(14 → 12 steps\)\.",
+        in_words(changes, 0.1),
     )
 
 
 def test_at_a_change_of_route_both_plans_are_worth_the_same():
     """The max–min value is continuous in η, so the old and the new plan tie there."""
     sim = lava()
-    for change in changes_of(Routes.of(robust_dp(sim, eta=0.1))):
+    for change in Routes.of(robust_dp(sim, eta=0.1)).changes:
         old, new = robust_dp(sim, eta=change.low), robust_dp(sim, eta=change.high)
         middle = (change.low + change.high) / 2
         assert worst_case_value(sim, old, eta=middle) == pytest.approx(
@@ -205,23 +203,78 @@ def test_bisection_finds_known_places():
 def test_a_route_that_does_not_change_is_followed_upward():
     corridor = AbstractSimulator.from_text_map("#####\n#S.G#\n#####", horizon=6)
     plan = robust_dp(corridor, eta=0.1)
-    assert changes_of(Routes.of(plan)) == ()
-    assert changes_in_words((), 0.1) == "The route is the same for η = 0, 0.1 and 0.5."
-    assert changes_in_words((), 0.6) == "The route is the same for η = 0 and 0.6."
-    nothing = changes_of(Routes.of(robust_dp(lava(), eta=0.0)))
-    assert re.fullmatch(r"The route changes at η ≈ 0\.0026\d \(8 → 10 steps\)\.",
-                        changes_in_words(nothing, 0.0))  # fmt: skip
-    later = changes_of(Routes.of(robust_dp(lava(), eta=0.001)))
-    assert len(later) == 1
-    assert 0.0025 < later[0].high < 0.005
-    assert "stays the same until η ≈ 0.0" in changes_in_words(later, 0.001)
+    assert Routes.of(plan).changes == ()
+    assert in_words((), 0.1) == "The route is the same for η = 0, 0.1 and 0.5."
+    assert in_words((), 0.6) == "The route is the same for η = 0 and 0.6."
+    both = (
+        r"changes at η ≈ 0\.0026\d? \(8 → 10 steps\), at η ≈ 0\.010\d \(10 → 12 steps\), at "
+        r"η ≈ 0\.14\d \(12 → 14 steps\) and shifts 1 time more up to η = 0\.5\."
+    )
+    nothing = Routes.of(robust_dp(lava(), eta=0.0)).changes
+    assert re.fullmatch("The route " + both, in_words(nothing, 0.0))
+    later = Routes.of(robust_dp(lava(), eta=0.001)).changes
+    assert re.fullmatch(
+        r"The route stays the same up to η = 0\.001\. Above η = 0\.001 it " + both,
+        in_words(later, 0.001),
+    )
+
+
+def test_every_eta_belongs_to_one_way():
+    sim = lava()
+    routes = Routes.of(robust_dp(sim, eta=0.1))
+    spans = spans_of(routes.changes, way_of(routes.plan, routes.starts), 0.5)
+    assert (spans[0].low, spans[-1].high) == (0.0, 0.5)
+    for span in spans:
+        for eta in (span.low, (span.low + span.high) / 2, span.high):
+            assert way_of(robust_dp(sim, eta=eta), routes.starts) == span.way, eta
+    corridor = AbstractSimulator.from_text_map("#S.G#", horizon=6)
+    (only,) = spans_of((), way_of(robust_dp(corridor, eta=0.1), (0,)), 0.5)
+    assert (only.low, only.high, only.way.steps) == (0.0, 0.5, 2)
+
+
+def test_flips_are_printed_and_in_the_answer(capsys, tmp_path):
+    (tmp_path / "lava.txt").write_text(lava_map(11))
+    flags = [tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36]
+    flips = run_json(capsys, *flags)["flips"]
+    assert [(f["steps_before"], f["steps_after"]) for f in flips[:2]] == [(8, 10), (10, 12)]
+    assert all(f["low"] < f["eta"] < f["high"] for f in flips)
+    assert "The route changes at η ≈ 0.0026" in run(capsys, *flags).out
+    png = tmp_path / "lava.png"
+    assert run_json(capsys, *flags, "--png", png)["flips"] == flips
+    # Layered maps have routes through states instead of cells.
+    lock = run_json(capsys, "combination-lock", "--horizon", 5, "--env-seed", 3)["flips"]
+    assert all(f["steps_before"] == f["steps_after"] == 5 for f in lock)
+
+
+def test_a_way_into_a_hazard_and_one_that_never_arrives_are_called_so():
+    sim = AbstractSimulator.from_text_map("G..S.L", horizon=5, hazard_reward=5.0)
+    assert way_of(robust_dp(sim, eta=0.0), (0,)).told == "2 steps into a hazard"
+    sim = AbstractSimulator.from_text_map("S.G", horizon=3, goal_reward=-5.0)
+    assert way_of(robust_dp(sim, eta=0.0), (0,)).told == "3 steps without arriving"
+
+
+def test_maps_in_order_of_distance_are_swept_by_slices_with_equal_results():
+    """The fast rows are a superset of the reachable ones: values and plans must be the same."""
+    row = "." * 80
+    text = "\n".join([row] * 40 + ["." * 40 + "S" + "." * 39] + [row] * 40)
+    sim = AbstractSimulator.from_text_map(text + "\n" + "." * 45 + "G" + "." * 34, horizon=60,
+                                          moves="turn")  # fmt: skip
+    fast = robust_dp(sim, eta=0.1)
+    assert isinstance(frontier_when_cheaper(sim)[0], slice)
+    exact = robust_dp(sim, eta=0.1, reachable_only=True)
+    full = robust_dp(sim, eta=0.1, reachable_only=False)
+    assert exact.start_value == fast.start_value == full.start_value
+    assert exact.states_swept <= fast.states_swept < full.states_swept
+    for h, rows in enumerate(layers(sim)[:-1]):
+        assert (fast.actions[h, rows] == exact.actions[h, rows]).all()
+    assert certify(fast).gap == 0.0
 
 
 def test_shifts_of_equal_length_are_told_apart():
     ways = [Way((((0, k),),), 5) for k in range(3)]
     changes = bisected(lambda eta: ways[int(eta > 0) + int(eta > 0.05)], {
         0.0: ways[0], 0.1: ways[2]}, 40)  # fmt: skip
-    assert changes_in_words(changes, 0.1) == (
+    assert in_words(changes, 0.1) == (
         "The route shifts as soon as η > 0 and shifts 1 time more up to η = 0.1; "
         "it always takes 5 steps."
     )

@@ -17,7 +17,7 @@ Rows = NDArray[np.intp] | slice
 Combine = Callable[[int, Rows, NDArray[np.float64]], NDArray[np.float64]]
 """(h, rows, Q [A, n]) → V_h on those rows [n]."""
 
-Frontier = Sequence[NDArray[np.intp]]
+Frontier = Sequence[Rows]
 """The states that matter at each step."""
 
 ALL: slice = slice(None)
@@ -45,10 +45,7 @@ def backward(
     for h in reversed(range(sim.horizon)):
         rows = rows_at[h]
         new = combine(h, rows, tables.lookahead(h, rows, value))
-        if isinstance(rows, slice):
-            value = new
-        else:
-            value[rows] = new
+        value[rows] = new
         if kept is not None:
             kept[h][rows] = new
     return float(sim.start_probabilities @ value[sim.starts]), kept
@@ -73,8 +70,11 @@ class _ActionMajor:
                 np.ascontiguousarray(self._sim.reward_at(h).T),
             )
         _, successor, reward = step
-        q = np.take(value, successor)
-        q += reward
+        q = np.array(reward[:, rows])
+        looked = np.empty(q.shape[1])
+        for a, leads in enumerate(successor):
+            # Successors were checked on entry; "clip" only spares a buffer.
+            q[a] += np.take(value, leads[rows], out=looked, mode="clip")
         return q
 
 
@@ -86,13 +86,52 @@ def frontier_when_cheaper(sim: AbstractSimulator, *, force: bool | None = None) 
     cells = sim.horizon * sim.num_states
     if force is False or (force is None and cells * sim.num_actions <= _SMALL):
         return None
+    first = None if force else _in_order_of_distance(sim)
+    if first is not None:
+        return first
+    return _exact_frontier(sim, cells if force is None else None)
+
+
+def reachable(sim: AbstractSimulator) -> Frontier:
+    """The states reachable at each step, perhaps with some that are only reachable before it."""
+    return _in_order_of_distance(sim) or layers(sim)[:-1]
+
+
+def swept(frontier: Frontier) -> int:
+    """How many (step, state) pairs a frontier has."""
+    return sum(rows.stop if isinstance(rows, slice) else rows.size for rows in frontier)
+
+
+def _in_order_of_distance(sim: AbstractSimulator) -> list[slice] | None:
+    """The states within 0, 1, … steps of the start, if these are always the first so many.
+
+    Maps that were explored from their start are numbered so. Slices are several times faster than
+    picked rows, and states that can be reached before a step but not at it do no harm.
+    """
+    if sim.successor.ndim == 3:
+        return None
+    new = np.unique(sim.starts)
+    seen, number, rows = np.zeros(sim.num_states, dtype=bool), 0, []
+    for _ in range(sim.horizon):
+        if new.size and (new[0] != number or new[-1] != number + new.size - 1):
+            return None
+        seen[new] = True
+        number += new.size
+        rows.append(slice(0, number))
+        after = sim.successor[new].ravel()
+        new = np.unique(after[~seen[after]])
+    return rows
+
+
+def _exact_frontier(sim: AbstractSimulator, cells: int | None) -> list[NDArray[np.intp]] | None:
+    """Step by step; given the number of all pairs, None as soon as it is too large to pay."""
     rows = np.unique(sim.starts).astype(np.intp)
     frontier: list[NDArray[np.intp]] = []
     touched = 0
     for h in range(sim.horizon):
         frontier.append(rows)
         touched += rows.size
-        if force is None and 3 * touched > cells:
+        if cells is not None and 3 * touched > cells:
             return None
         reached = np.zeros(sim.num_states, dtype=bool)
         reached[sim.successor_at(h)[rows]] = True
@@ -102,7 +141,7 @@ def frontier_when_cheaper(sim: AbstractSimulator, *, force: bool | None = None) 
 
 def layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
     """The states reachable at step 0, 1, …, H."""
-    frontier = frontier_when_cheaper(sim, force=True)
-    assert frontier is not None, "asked for by force"
+    frontier = _exact_frontier(sim, None)
+    assert frontier is not None, "asked for whatever it costs"
     last = np.unique(sim.successor_at(sim.horizon - 1)[frontier[-1]])
     return [*frontier, last.astype(np.intp)]

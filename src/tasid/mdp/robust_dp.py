@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.mdp.backward import Rows, backward, frontier_when_cheaper
+from tasid.mdp.backward import Rows, backward, frontier_when_cheaper, swept
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
 
@@ -86,17 +86,23 @@ def robust_dp(
         dtype=np.min_scalar_type(simulator.num_actions - 1),
     )
 
+    numbers = np.arange(simulator.num_actions, dtype=actions.dtype)
+
     def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         best, worst = q[0].copy(), q[0].copy()
         choice = np.zeros(best.shape, dtype=actions.dtype)
         for a in range(1, len(q)):
-            choice[q[a] > best] = a
+            # Actions ascend, so the larger of the old choice and a where a is better is the choice.
+            np.maximum(choice, np.multiply(q[a] > best, numbers[a]), out=choice)
             np.maximum(best, q[a], out=best)
             np.minimum(worst, q[a], out=worst)
         actions[h, rows] = choice
-        return (1.0 - eta) * best + eta * worst
+        best *= 1.0 - eta
+        worst *= eta
+        best += worst
+        return best
 
     frontier = frontier_when_cheaper(simulator, force=reachable_only)
     start_value, values = backward(simulator, max_min, frontier=frontier, keep=keep_values)
-    swept = actions.size if frontier is None else sum(rows.size for rows in frontier)
-    return RobustPlan(simulator, eta, actions, start_value, values, swept)
+    pairs = actions.size if frontier is None else swept(frontier)
+    return RobustPlan(simulator, eta, actions, start_value, values, pairs)

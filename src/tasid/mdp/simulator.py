@@ -146,6 +146,20 @@ class AbstractSimulator:
             origin=self.origin,
         )
 
+    def with_start(
+        self, start: int | Sequence[int], start_probabilities: Sequence[float] | None = None
+    ) -> AbstractSimulator:
+        """The same map for episodes that begin elsewhere."""
+        return AbstractSimulator(
+            self.successor,
+            self.reward,
+            horizon=self.horizon,
+            start=start,
+            start_probabilities=start_probabilities,
+            states=self.labels,
+            origin=self.origin,
+        )
+
     @staticmethod
     def from_toy_text(
         env: Any, *, horizon: int, deterministic: str = "refuse"

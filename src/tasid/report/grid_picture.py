@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
@@ -13,22 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
+from tasid.mdp.flips import LARGEST_ETA, Place, Span, Way, in_words, spans_of, way_of
 from tasid.mdp.layout import GOAL, HAZARD, UNKNOWN, WALL, GridLayout
 from tasid.report.drawing import LIGHT, axes_inside, blank
-from tasid.report.grid_routes import (
-    Cell,
-    Change,
-    arrival_values,
-    changes_in_words,
-    changes_of,
-    layout_of,
-    way_of,
-)
+from tasid.report.grid_routes import arrival_values, layout_of
 from tasid.report.routes import Routes
 
-_COLOURS = {WALL: "#474c53", UNKNOWN: LIGHT["line"], HAZARD: "#e59a76", GOAL: "#8cc7a0"}
+COLOURS = {WALL: "#474c53", UNKNOWN: LIGHT["line"], HAZARD: "#e59a76", GOAL: "#8cc7a0"}
 _VALUES = LinearSegmentedColormap.from_list("values", ["#f4f1ea", "#b9cbe3", "#6f93c3"])
 _ROBUST: dict[str, Any] = {"color": LIGHT["robust"], "linewidth": 3.4, "zorder": 5}
 _NOMINAL: dict[str, Any] = {
@@ -37,18 +31,20 @@ _NOMINAL: dict[str, Any] = {
     "dashes": (3.2, 1.6),
     "zorder": 6,
 }
-_BETWEEN: dict[str, Any] = {"color": LIGHT["blind"], "linewidth": 1.4, "zorder": 4}
+_OTHER: dict[str, Any] = {"linewidth": 1.6, "zorder": 4}
+_OTHER_COLOURS = (LIGHT["blind"], "#a8507a", "#8a7420", "#3f7fa8")
+_APART = 3.0
+"""Pixels between routes through the same cells."""
 _FEW_CELLS = 48
 _TALLEST = 760.0
-_MOST_BETWEEN = 4
 
 
 def draw_grid(routes: Routes, *, width: float) -> Figure:
     """The map and the routes on a figure so many pixels wide; to be called in the house style."""
     layout = layout_of(routes.simulator)
-    changes = changes_of(routes)
-    legend = _legend(routes, layout, changes)
-    note = fill(changes_in_words(changes, routes.plan.eta), int(width / 6.4))
+    lines = _lines(routes)
+    legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
+    note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4))
     left, right = 52.0, 92.0
     top, bottom = 10.0 + 19.0 * -(-len(legend) // 3), 58.0 + 15.0 * note.count("\n")
     low, high = _window(layout)
@@ -60,7 +56,8 @@ def draw_grid(routes: Routes, *, width: float) -> Figure:
     axes = axes_inside(figure, left=left, right=right + spare, top=top, bottom=bottom)
     _draw_values(figure, axes, routes, layout)
     _draw_cells(axes, layout)
-    _draw_ways(axes, routes, layout, changes)
+    for line in lines:
+        _draw_line(figure, axes, line, layout)
     _draw_ends(axes, routes, layout, scale)
     _draw_frame(axes, layout, low, high)
     handles, names = zip(*legend, strict=True)
@@ -103,7 +100,7 @@ def _draw_values(figure: Figure, axes: Axes, routes: Routes, layout: GridLayout)
 
 def _draw_cells(axes: Axes, layout: GridLayout) -> None:
     picture = np.zeros((*layout.cells.shape, 4))
-    for kind, colour in _COLOURS.items():
+    for kind, colour in COLOURS.items():
         picture[layout.cells == kind] = to_rgba(colour)
     axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
     if layout.cells.shape[1] > _FEW_CELLS:
@@ -125,30 +122,64 @@ def _draw_cells(axes: Axes, layout: GridLayout) -> None:
         )
 
 
-def _draw_ways(axes: Axes, routes: Routes, layout: GridLayout, changes: tuple[Change, ...]) -> None:
-    robust, nominal = way_of(routes.plan, routes.starts), way_of(routes.nominal, routes.starts)
-    for way in _between(changes, routes.plan.eta):
-        _draw_paths(axes, way, layout, _BETWEEN)
-    _draw_paths(axes, robust.cells, layout, {**_ROBUST, "solid_capstyle": "round"})
-    if nominal.cells != robust.cells:
-        _draw_paths(axes, nominal.cells, layout, _NOMINAL)
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """A way to draw."""
+
+    cells: tuple[tuple[Place, ...], ...]
+    name: str
+    style: dict[str, Any]
+    aside: float = 0.0
+    """Pixels to the lower right, so that ways through the same cells can be told apart."""
+
+    @property
+    def key(self) -> Line2D:
+        return Line2D([], [], **self.style)
 
 
-def _between(changes: tuple[Change, ...], eta: float) -> list[tuple[tuple[Cell, ...], ...]]:
-    """Ways that are neither the first nor the last."""
-    if not changes or changes[0].low >= eta:
-        return []
-    ends = {changes[0].before.cells, changes[-1].after.cells}
-    ways = dict.fromkeys(change.after.cells for change in changes)
-    return [way for way in ways if way not in ends][:_MOST_BETWEEN]
+def _lines(routes: Routes) -> list[_Line]:
+    """The plan's way, that for η = 0, and those for other η, widest range of η first."""
+    eta = routes.plan.eta
+    robust = way_of(routes.plan, routes.starts)
+    nominal = way_of(routes.nominal, routes.starts)
+    same = nominal.cells == robust.cells
+    name = f"plan for η = {eta:g}, and for η = 0" if same and eta else f"robust plan, η = {eta:g}"
+    lines = [_Line(robust.cells, _with_steps(name, robust), _ROBUST)]
+    if not same:
+        lines.append(_Line(nominal.cells, _with_steps("plan for η = 0", nominal), _NOMINAL))
+    for place, span in enumerate(_other_spans(routes, robust, nominal)):
+        name = f"η = {span.low:.3g} … {span.high:.3g}"
+        if span.low == span.high:
+            name = f"η = {span.low:.3g}"
+        style = {**_OTHER, "color": _OTHER_COLOURS[place]}
+        aside = _APART * (place // 2 + 1) * (-1 if place % 2 else 1)
+        lines.append(_Line(span.way.cells, _with_steps(name, span.way), style, aside))
+    return lines
 
 
-def _draw_paths(
-    axes: Axes, paths: Iterable[tuple[Cell, ...]], layout: GridLayout, style: dict[str, Any]
-) -> None:
-    for cells in paths:
+def _other_spans(routes: Routes, robust: Way, nominal: Way) -> list[Span]:
+    """The ways beside these two that are worth a line: of many, one for every other length."""
+    spans = spans_of(routes.changes, robust, max(routes.plan.eta, LARGEST_ETA))
+    shown, lengths = {robust.cells, nominal.cells}, {robust.steps, nominal.steps}
+    others = [span for span in spans if span.way.cells not in shown]
+    widest = sorted(others, key=lambda span: span.low - span.high)
+    if len(others) > len(_OTHER_COLOURS):
+        first = {span.way.steps: span for span in reversed(widest)}
+        widest = [span for steps, span in first.items() if steps not in lengths]
+    return sorted(widest[: len(_OTHER_COLOURS)], key=lambda span: span.low)
+
+
+def _with_steps(name: str, way: Way) -> str:
+    return f"{name}: {way.told}"
+
+
+def _draw_line(figure: Figure, axes: Axes, line: _Line, layout: GridLayout) -> None:
+    where = offset_copy(axes.transData, figure, x=line.aside, y=-line.aside, units="points")
+    for cells in line.cells:
         x, y = zip(*(_centre(layout, cell) for cell in cells), strict=True)
-        axes.plot(x, y, solid_joinstyle="round", **style)
+        axes.plot(
+            x, y, transform=where, solid_joinstyle="round", solid_capstyle="round", **line.style
+        )
 
 
 def _draw_ends(axes: Axes, routes: Routes, layout: GridLayout, scale: float) -> None:
@@ -181,7 +212,7 @@ def _draw_frame(
     axes.spines[:].set_visible(False)
 
 
-def _centre(layout: GridLayout, cell: Cell) -> tuple[float, float]:
+def _centre(layout: GridLayout, cell: Place) -> tuple[float, float]:
     row, column = cell
     if layout.corner is None:
         return float(column), float(row)
@@ -194,23 +225,12 @@ def _side(layout: GridLayout) -> float:
     return 1.0 if layout.corner is None else layout.cell_size
 
 
-def _legend(
-    routes: Routes, layout: GridLayout, changes: tuple[Change, ...]
-) -> list[tuple[Line2D | Patch, str]]:
-    eta = routes.plan.eta
-    same = way_of(routes.plan, routes.starts).cells == way_of(routes.nominal, routes.starts).cells
-    robust = Line2D([], [], **_ROBUST)
-    items: list[tuple[Line2D | Patch, str]] = [
-        (robust, f"plan for η = {eta:g}, and for η = 0" if same else f"robust plan, η = {eta:g}")
-    ]
-    if not same:
-        items.append((Line2D([], [], **_NOMINAL), "plan for η = 0"))
-    if _between(changes, eta):
-        items.append((Line2D([], [], **_BETWEEN), "plans for η in between"))
+def _legend(layout: GridLayout) -> list[tuple[Patch, str]]:
     names = {GOAL: "goal", WALL: "wall", UNKNOWN: "unknown", HAZARD: "hazard"}
     low, high = _window(layout)
     shown = layout.cells[low[0] : high[0], low[1] : high[1]]
-    for kind, name in names.items():
-        if (shown == kind).any():
-            items.append((Patch(facecolor=_COLOURS[kind], edgecolor="none"), name))
-    return items
+    return [
+        (Patch(facecolor=COLOURS[kind], edgecolor="none"), name)
+        for kind, name in names.items()
+        if (shown == kind).any()
+    ]

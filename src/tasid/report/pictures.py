@@ -44,8 +44,9 @@ _DOT: dict[str, Any] = {
 _FOLDED: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
 
 
-def plan_picture(plan: RobustPlan, path: str | os.PathLike[str]) -> Path:
-    """Draw a plan's route beside the nominal plan's into a .png or .svg file."""
+def plan_picture(plan: RobustPlan | Routes, path: str | os.PathLike[str]) -> Path:
+    """Draw a plan's route beside those for other η into a .png or .svg file."""
+    routes = plan if isinstance(plan, Routes) else Routes.of(plan)
     target = Path(path)
     kind = target.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg"):
@@ -53,8 +54,8 @@ def plan_picture(plan: RobustPlan, path: str | os.PathLike[str]) -> Path:
             f"path: {str(target)!r} ends in {target.suffix!r}; pictures end in .png or .svg"
         )
     with house_style():
-        draw = draw_routes if plan.simulator.layout is None else draw_grid
-        data = picture_bytes(draw(Routes.of(plan), width=WIDE), kind)
+        draw = draw_routes if routes.simulator.layout is None else draw_grid
+        data = picture_bytes(draw(routes, width=WIDE), kind)
     return write_bytes_atomically(target, data)
 
 

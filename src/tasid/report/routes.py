@@ -14,9 +14,9 @@ from itertools import groupby
 import numpy as np
 
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.mdp.flips import Change, changes_of, likeliest_starts
 
 MAX_LANES = 12
-MAX_STARTS = 8
 FOLD_WIDTH = 8
 """In columns."""
 
@@ -43,8 +43,7 @@ class Routes:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The start states drawn, likeliest first; of very many only some."""
-        order = np.argsort(-self.simulator.start_probabilities, kind="stable")[:MAX_STARTS]
-        return tuple(int(s) for s in self.simulator.starts[order])
+        return likeliest_starts(self.simulator)
 
     @cached_property
     def robust_walks(self) -> tuple[tuple[int, ...], ...]:
@@ -60,6 +59,11 @@ class Routes:
         """A state's label as one line of printable text."""
         text = str(self.simulator.states[state])
         return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Where the way flips as η grows."""
+        return changes_of(self.plan, self.nominal, self.starts)
 
     @property
     def same(self) -> bool:

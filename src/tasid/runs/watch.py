@@ -1,0 +1,116 @@
+"""One episode of a policy, step by step: what it saw, where it believed it was, what it did.
+
+In environments of ours the true states are noted too, through the latent door, for diagnosis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms import Policy
+from tasid.algorithms.decoder import WIDTH
+from tasid.algorithms.evaluate import check_fit, oracle
+from tasid.envs import BlockMDP, Latent, Target
+from tasid.envs.target import EVALUATION, episode_keys, seed_key
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """What happened at steps 0 … H−1 of one episode."""
+
+    policy: Policy
+    observations: NDArray[Any]
+    """x_h, [H, …]."""
+    states: NDArray[np.int64]
+    """ŝ_h, where the policy believed it was when it acted, [H]."""
+    actions: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    """Of the transition that led to ŝ_h; 1 at the start."""
+    lost: NDArray[np.bool_]
+    rewards: NDArray[np.float64]
+    """What the action of the step earned."""
+    truth: NDArray[np.int64] | None
+    """s_h, [H]; None where nobody knows."""
+
+    @property
+    def total(self) -> float:
+        """The return."""
+        return float(self.rewards.sum())
+
+    @property
+    def tracked(self) -> float | None:
+        """How often the belief was the truth until the episode was over; None if unknown."""
+        if self.truth is None:
+            return None
+        right = self.states[: self.steps] == self.truth[: self.steps]
+        return float(right.mean())
+
+    @property
+    def steps(self) -> int:
+        """Steps until nothing could happen any more; at least 1.
+
+        That is when every action leaves the true state as it is and earns nothing; where the truth
+        is unknown, the believed state has to do.
+        """
+        sim = self.policy.simulator
+        places = self.states if self.truth is None else self.truth
+        going = [
+            bool((sim.successor_at(h)[s] != s).any() or sim.reward_at(h)[s].any())
+            for h, s in enumerate(places.tolist())
+        ]
+        last = max((h for h, on in enumerate(going) if on or self.rewards[h]), default=0)
+        return last + 1
+
+    def action_name(self, h: int) -> str:
+        """The action of step h, by name if the map names its actions."""
+        origin = self.policy.simulator.origin
+        action = int(self.actions[h])
+        if origin is None or origin.actions is None:
+            return f"action {action}"
+        return origin.actions[action]
+
+
+def watch_episode(
+    policy: Policy, env: BlockMDP | Target, *, seed: int = 0, episode: int = 0
+) -> Episode:
+    """Follow the policy's agent through one episode.
+
+    It is the very episode that `tasid.evaluate` counts under this seed and number.
+    """
+    if episode < 0:
+        raise ValueError(f"episode: {episode} is below 0")
+    target = oracle(env, policy.horizon)
+    check_fit(policy, target)
+    # Compiled targets run at the width of an evaluation, because float32 rounds by width.
+    first, slot = (episode - episode % WIDTH, episode % WIDTH) if target.traceable else (episode, 0)
+    numbers = first + jnp.arange(WIDTH if target.traceable else 1)
+    keys = episode_keys(seed_key(seed), EVALUATION, numbers)
+    agent = policy.agent(slot=episode % WIDTH)
+    state, seen = target.reset(keys)
+    advance = jax.jit(type(target).step) if target.traceable else type(target).step
+    rows = []
+    for h in range(target.horizon):
+        x = np.asarray(seen[slot])
+        action = agent.act(x)
+        truth = int(Latent.states(state)[slot]) if isinstance(env, BlockMDP) else -1
+        actions = jnp.full(len(numbers), action, jnp.int32)
+        state, seen, rewards = advance(target, state, actions, jnp.int32(h), keys)
+        reward = float(rewards[slot])
+        rows.append((x, agent.state, action, agent.confidence, agent.lost, reward, truth))
+    x, states, chosen, confidence, lost, paid, truths = zip(*rows, strict=True)
+    return Episode(
+        policy=policy,
+        observations=np.stack(x),
+        states=np.array(states, dtype=np.int64),
+        actions=np.array(chosen, dtype=np.int64),
+        confidence=np.array(confidence, dtype=np.float64),
+        lost=np.array(lost, dtype=bool),
+        rewards=np.array(paid, dtype=np.float64),
+        truth=np.array(truths, dtype=np.int64) if isinstance(env, BlockMDP) else None,
+    )
