@@ -85,10 +85,9 @@ class Fixed:
 class PPOConfig:
     """Hyper-parameters; the defaults are the paper's for the lock, where it states them.
 
-    It does not say how advantages are estimated (here GAE with λ = 0.8, the best of 0.5, 0.8, 0.9,
-    0.95 and 1 on locks that no table shows), whether they are brought to mean 0 and deviation 1
-    over each batch (here they are, as is usual), what the critic is (a network like the policy's),
-    nor whether one clip spans several networks (here each has its own).
+    It does not say how advantages are estimated (here GAE with λ = 0.95), whether they are brought
+    to mean 0 and deviation 1 over each batch (here they are; both are usual), what the critic is (a
+    network like the policy's), nor whether one clip spans several networks (here each has its own).
     """
 
     batch: int = 100
@@ -98,7 +97,7 @@ class PPOConfig:
     """Transitions per update."""
     clip: float = 0.1
     discount: float = 0.999
-    decay: float = 0.8
+    decay: float = 0.95
     """λ of GAE."""
     standardise: bool = True
     """Bring the advantages of every batch to mean 0 and standard deviation 1?"""

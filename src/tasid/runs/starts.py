@@ -1,0 +1,166 @@
+"""Learning when episodes may start in several states: first where, then how to act, by method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.initial_state_test import StartCounts, learn_each_start
+from tasid.algorithms.initial_states import StartsFound, find_starts, indistinct_starts
+from tasid.algorithms.return_test import EACH, assignments, decide, tested_returns
+from tasid.algorithms.tasid import Callback, Learned
+from tasid.envs import Target
+from tasid.mdp import AbstractSimulator, RobustPlan
+
+WAYS = ("evidence", "return")
+_MOST = 256
+"""Episodes per start after which evidence is not waited for any longer."""
+
+Once = Callable[[int, Any, StartsFound], tuple[Learned, Any]]
+"""Learn with this seed, from so many episodes, given the starts: what was learned, and notes."""
+
+
+def check_starts(sim: AbstractSimulator, given: int | None, by: str) -> None:
+    """Refuse a wrong number of starts, and starts that only returns can tell apart."""
+    if by not in WAYS:
+        raise ValueError(f"starts_by: {by!r} is none of {', '.join(WAYS)}")
+    number = sim.starts.size
+    if given is not None and given != number:
+        raise ValueError(
+            f"starts: {given} given, but the simulator has {number} start state(s): "
+            f"{', '.join(str(sim.states[s]) for s in sim.starts)}"
+        )
+    pairs = indistinct_starts(sim)
+    if pairs and by != "return":
+        one, other = pairs[0]
+        raise ValueError(
+            f"starts: {sim.states[one]} and {sim.states[other]} (states {one} and {other}) have "
+            "the same first step under every action (margin Γ = 0), so what follows a first "
+            "observation cannot tell them apart; give starts_by='return' to test them by the "
+            "returns of policies alone, or make them one start"
+        )
+
+
+def outcome_starts(
+    target: Target, plan: RobustPlan, *, seed: int, episodes: Any, by: str, once: Once
+) -> tuple[Learned, Any, StartsFound]:
+    """Find the starts by evidence, learn once; what evidence left open is decided by returns."""
+    number = plan.simulator.starts.size
+    most = episodes // 2 if isinstance(episodes, int) else _MOST * number
+    found = find_starts(target, plan, seed=seed, most=most, by_return=by == "return")
+    rest = episodes - found.episodes if isinstance(episodes, int) else episodes
+    if not found.unsettled:
+        learned, notes = once(seed, rest, found)
+        return replace(learned, episodes=learned.episodes + found.episodes), notes, found
+    return _by_returns(target, found, seed=seed, episodes=rest, once=once)
+
+
+def _by_returns(
+    target: Target, found: StartsFound, *, seed: int, episodes: Any, once: Once
+) -> tuple[Learned, Any, StartsFound]:
+    """Learn under a few assignments that hold every open hypothesis, and keep what earns most."""
+    rivals = assignments(found)
+    testing = EACH * len(found.starts)
+    share = episodes
+    if isinstance(episodes, int):
+        # One share is kept for the case that no rival is right in all its clusters.
+        share = episodes // (len(rivals) + 1) - testing
+        if share < 1:
+            raise ValueError(
+                f"episodes: {episodes} are too few to test {len(rivals)} assignments of starts by "
+                f"returns, which takes {testing} episodes each beside learning"
+            )
+    runs, tests, spent = {}, [], found.episodes
+    for turn, starts in enumerate(rivals):
+        placed = replace(found, starts=starts)
+        runs[starts] = once(seed + 10_007 * turn, share, placed)
+        decoder = runs[starts][0].decoder
+        tests.append(tested_returns(target, decoder, seed=seed + 10_007 * turn, episodes=testing))
+        spent += runs[starts][0].episodes + testing
+    found = decide(found, tests)
+    if found.starts in runs:
+        learned, notes = runs[found.starts]
+    else:
+        learned, notes = once(seed + 10_007 * len(rivals), share, found)
+        spent += learned.episodes
+    found = replace(found, episodes=spent - learned.episodes)
+    return replace(learned, episodes=spent), notes, found
+
+
+def paper_starts(
+    target: Target, plan: RobustPlan, *, seed: int, episodes: Any, callbacks: Sequence[Callback]
+) -> tuple[Learned, StartsFound]:
+    """Algorithms 3 and 4 with the given counts, those that fit a total, or practical ones."""
+    horizon, number = plan.simulator.horizon, plan.simulator.starts.size
+    if isinstance(episodes, StartCounts):
+        counts = episodes
+    elif episodes == "auto":
+        counts = StartCounts.practical(horizon, number)
+    elif isinstance(episodes, int):
+        counts = StartCounts.within(episodes, horizon, number)
+    else:
+        raise ValueError(
+            f"episodes: {episodes!r} with method 'paper' and several starts, which needs a number, "
+            "'auto' or StartCounts"
+        )
+    return learn_each_start(target, plan, counts=counts, seed=seed, callbacks=callbacks)
+
+
+def start_warnings(sim: AbstractSimulator, found: StartsFound) -> Iterator[str]:
+    """What a user should know about the starts."""
+    chances = dict(zip(sim.starts.tolist(), sim.start_probabilities.tolist(), strict=True))
+    for start in found.unseen:
+        yield (
+            f"start {sim.states[start]} (state {start}, probability {chances[start]:g} on the "
+            f"map) never appeared in {found.episodes} episodes: where it does, the policy will "
+            "take it for another start"
+        )
+    if found.unsettled:
+        names = ", ".join(map(str, found.unsettled))
+        yield f"evidence did not settle the start of cluster(s) {names}: returns decided"
+
+
+def starts_record(
+    sim: AbstractSimulator, found: StartsFound, accuracy: float | None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What is written down about the starts: a summary ready for JSON, and arrays to draw.
+
+    `accuracy` is how often the first state was right, where somebody can know.
+    """
+    summary = {
+        "episodes": found.episodes,
+        "accuracy": accuracy,
+        "error": found.error,
+        "error_alone": found.error_alone,
+        "clusters": [
+            {"start": start, "state": str(sim.states[start]), "share": share}
+            for start, share in zip(found.starts, found.shares, strict=True)
+        ],
+        "hypotheses": [
+            asdict(one) | {"state": str(sim.states[one.start])} for one in found.hypotheses
+        ],
+        "unseen": [str(sim.states[start]) for start in found.unseen],
+        "unsettled": list(found.unsettled),
+    }
+    places = flattened(found.features, found.clusters, len(found.starts))
+    return summary, {"starts.places": places, "starts.clusters": found.clusters}
+
+
+def flattened(x: NDArray[np.float32], group: NDArray[np.int64], groups: int) -> NDArray[np.float32]:
+    """Points [n, d] on the plane in which their groups' means lie farthest apart, [n, 2].
+
+    Two means lie on a line; the direction beside it is that of the largest spread that is left.
+    """
+    centred = x.astype(np.float64) - x.mean(axis=0)
+    means = [centred[group == k].mean(axis=0) for k in range(groups) if (group == k).any()]
+    between = np.linalg.svd(np.stack(means), full_matrices=False)[2][: min(2, len(means) - 1)]
+    rest = centred - centred @ between.T @ between
+    axes = np.concatenate([between, np.linalg.svd(rest, full_matrices=False)[2][:2]])[:2]
+    flat = centred @ axes.T
+    if flat.shape[1] < 2:
+        flat = np.column_stack([flat, np.zeros(len(flat))])
+    return flat.astype(np.float32)
