@@ -25,17 +25,27 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
+    for flag in ("epsilon", "delta", "labels"):
+        if asked.get(flag) is not None:
+            flags.append((f"--{flag}", str(asked[flag]).removeprefix("outcomes ")))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
-    if "horizon" in options:
+    ours = not str(name).startswith("gym:")
+    if ours and "horizon" in options:
         flags.insert(0, ("--horizon", options.pop("horizon")))
-    if options.get("eta") == asked["eta"]:
+    if ours and options.get("eta") == asked["eta"]:
         del options["eta"]
-    if "seed" in options:
+    if ours and "seed" in options:
         instance = options.pop("seed")
         if instance != asked["seed"]:
             flags.append(("--env-seed", instance))
+    source = asked.get("simulator")
+    if isinstance(source, dict):
+        flags = [("--simulator", source.get("name")), ("--horizon", source.get("horizon")), *flags]
     words = [f"{flag} {shlex.quote(str(value))}" for flag, value in flags]
+    if isinstance(source, dict) and isinstance(source.get("options"), dict):
+        on_map = source["options"].items()
+        words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
     words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
     return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
 

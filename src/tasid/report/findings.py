@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import Policy, load
+from tasid.algorithms import Policy
+from tasid.algorithms.policy import load
 from tasid.algorithms.tasid import EpochEnded, StepEnded
+from tasid.report.clusters import Starts, read_starts
 from tasid.report.figures import Learning
 from tasid.report.noticed import Noticed, read_noticed
 from tasid.runs.record import Run
@@ -19,7 +21,7 @@ from tasid.storage import ArtifactError
 
 _NUMBERS = (
     "episodes seconds ratio skill robust_value worst_case_value nominal_plan_value blind_value "
-    "decoder_accuracy calibration_error"
+    "population_value decoder_accuracy calibration_error"
 ).split()
 
 
@@ -38,6 +40,8 @@ class Findings:
     steps: tuple[StepEnded, ...]
     learning: Learning
     noticed: Noticed
+    starts: Starts | None = None
+    """How several starts were told apart."""
 
     def __getitem__(self, key: str) -> float | None:
         """A number of the summary."""
@@ -53,6 +57,11 @@ def read_findings(folder: str | Path) -> Findings:
     """Read a run; anything missing, damaged or of the wrong kind raises `ArtifactError`."""
     run = Run(folder)
     asked = run.asked()
+    if asked.get("algorithm", "tasid") != "tasid":
+        raise ArtifactError(
+            f"{run.folder}: a run of {asked['algorithm']!r}, and only runs of TASID have a page; "
+            "its numbers are in result.json and training.jsonl"
+        )
     evaluation = run.evaluation()
     policy = load(run.policy_folder)
     where = run.folder / "evaluation"
@@ -83,6 +92,7 @@ def read_findings(folder: str | Path) -> Findings:
         steps=steps,
         learning=_learning(run, policy, steps, arrays),
         noticed=read_noticed(evaluation.metadata, evaluation.arrays, str(where)),
+        starts=read_starts(evaluation.metadata, evaluation.arrays, str(where)),
     )
 
 

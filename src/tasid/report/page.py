@@ -43,18 +43,25 @@ def render(found: Findings) -> str:
     environment.filters.update(
         number=number, episodes=wording.episodes_of, sentence=wording.sentence
     )
-    template = environment.from_string(_resource("template.html"))
+    template = environment.from_string(resource("template.html"))
     routes = Routes.of(found.policy.plan)
     with house_style():
         learning = list(gallery.learning_panels(found))
         reliability = list(gallery.reliability_panels(found))
         returns = gallery.returns_picture(found)
         picture = gallery.routes_picture(routes)
-    shown = [("learning", learning), ("reliability", reliability), ("returns", 1), ("routes", 1)]
+        clusters = None if found.starts is None else found.starts.picture()
+    shown = [
+        ("starts", clusters),
+        ("learning", learning),
+        ("reliability", reliability),
+        ("returns", 1),
+        ("routes", 1),
+    ]
     return template.render(
-        css=Markup(_resource("style.css")),
-        light=_variables(LIGHT),
-        dark=_variables(DARK),
+        css=Markup(resource("style.css")),
+        light=variables(LIGHT),
+        dark=variables(DARK),
         title=_title(found),
         headline=wording.headline(found),
         certainty=wording.certainty(found),
@@ -65,6 +72,7 @@ def render(found: Findings) -> str:
             name: place for place, name in enumerate((n for n, there in shown if there), start=1)
         },
         trust=trust,
+        clusters=clusters,
         learning=learning,
         reliability=reliability,
         returns=returns,
@@ -141,9 +149,11 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _variables(palette: Mapping[str, str]) -> Markup:
+def variables(palette: Mapping[str, str]) -> Markup:
+    """A palette as CSS."""
     return Markup("; ".join(f"--{name}: {code}" for name, code in palette.items()))
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """A file that lies beside this one."""
     return files("tasid.report").joinpath(name).read_text(encoding="utf-8")

@@ -156,6 +156,12 @@ def _results(found: Findings) -> tuple[KeyFigure, ...]:
 
 def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
     eta = unbroken(f"η = {found.policy.plan.eta:g}")
+    perfect = KeyFigure(
+        "Perfect models",
+        number(found["population_value"]),
+        "What the method would earn in this very target with unlimited data: what looks alike "
+        "cannot be told apart by any model. Exact.",
+    )
     return (
         KeyFigure(
             "Robust value",
@@ -181,6 +187,7 @@ def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
             "What needs no eyes: the better of the best single action and the nominal plan’s "
             "actions played from memory. Exact.",
         ),
+        *(() if found["population_value"] is None else (perfect,)),
     )
 
 

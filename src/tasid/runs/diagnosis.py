@@ -63,9 +63,9 @@ def _hits(
     """Was the transition of this step decoded rightly, and was the state before it?"""
     was, became = Latent.states(before.state), Latent.states(after.state)
     tracked = after.carry.states == was
-    if decoder.models.shape[0] == 0:
+    if decoder.num_models == 0:
         return tracked, tracked
-    step = jnp.minimum(h, decoder.models.shape[0] - 1)
+    step = jnp.minimum(h, decoder.num_models - 1)
     label = decoder.decode(after.carry, after.observations, step).label
     command = decoder.labels.at(step).command[after.carry.states, label]
     leads = (successor if successor.ndim == 2 else successor[step])[was, command]

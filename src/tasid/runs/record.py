@@ -81,6 +81,11 @@ class Run:
             rows = [_row(event) for event in events if isinstance(event, kind)]
             write_bytes_atomically(self.folder / name, "".join(f"{r}\n" for r in rows).encode())
 
+    def write_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """One JSON object a line."""
+        text = "".join(f"{json.dumps(dict(row), allow_nan=False)}\n" for row in rows)
+        write_bytes_atomically(self.folder / name, text.encode())
+
     def write_evaluation(
         self, summary: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> None:

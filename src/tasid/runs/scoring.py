@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from tasid.algorithms import Policy, Score, evaluate
-from tasid.envs import BlockMDP, make
-from tasid.mdp import policy_value, robust_dp
+from tasid.algorithms.ppo_policy import PPOPolicy
+from tasid.envs import BlockMDP, Target
+from tasid.envs.gym_target import GymTarget
+from tasid.mdp import AbstractSimulator, PerturbedMDP, blind_value, policy_value, robust_dp
+from tasid.mdp.sources.toy_text import from_toy_text
+from tasid.mdp.sources.trouble import MapError, MapWarning
 
 
 @dataclass(frozen=True)
@@ -25,16 +32,43 @@ class Yardsticks:
     """What the robust plan is sure of in any η-perturbation."""
 
 
-def yardsticks(policy: Policy, env: BlockMDP) -> Yardsticks:
-    """The exact values to hold a score of this policy against."""
-    latent = env.latent
-    nominal = robust_dp(policy.simulator, eta=0.0)
+def yardsticks(policy: Policy | PPOPolicy, env: BlockMDP | Target) -> Yardsticks | None:
+    """The exact values to hold a score of this policy against, where they can be known.
+
+    A policy without a plan is held against the robust one for the environment's own η.
+    """
+    if isinstance(policy, Policy):
+        plan = policy.plan
+    elif isinstance(env, BlockMDP) and "eta" in env.options:
+        plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
+    else:
+        return None
+    world = env.latent.world if isinstance(env, BlockMDP) else toy_world(env, plan.simulator)
+    if world is None:
+        return None
     return Yardsticks(
-        robust_value=latent.robust_value(policy.plan),
-        nominal_plan_value=policy_value(latent.world, nominal),
-        blind_value=latent.blind_value(),
-        worst_case_value=policy.plan.start_value,
+        robust_value=policy_value(world, plan),
+        nominal_plan_value=policy_value(world, robust_dp(plan.simulator, eta=0.0)),
+        blind_value=blind_value(world),
+        worst_case_value=plan.start_value,
     )
+
+
+def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
+    """The latent MDP of a wrapped toy-text environment, if its own table gives this very map."""
+    if not isinstance(target, GymTarget):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MapWarning)
+        try:
+            toy = from_toy_text(target.make_env(), horizon=sim.horizon, deterministic="most-likely")
+        except MapError:  # no toy text
+            return None
+    same = all(
+        np.array_equal(getattr(toy.simulator, name), getattr(sim, name))
+        for name in ("successor", "reward", "starts", "start_probabilities")
+    )
+    return toy.world if same else None
 
 
 def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
@@ -58,17 +92,8 @@ def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
     return known
 
 
-def rebuild(policy: Policy) -> BlockMDP:
-    """The very environment instance the policy was learned in."""
-    if policy.environment is None:
-        raise ValueError(
-            "policy: it does not record an environment of ours; say which one with --env"
-        )
-    return make(policy.environment["name"], **policy.environment["options"])
-
-
 def score(
-    policy: Policy, env: BlockMDP, *, episodes: int, seed: int
+    policy: Policy | PPOPolicy, env: BlockMDP | Target, *, episodes: int, seed: int
 ) -> tuple[Score, dict[str, Any]]:
     """Evaluate and summarise in one go."""
     result = evaluate(policy, env, episodes=episodes, seed=seed)

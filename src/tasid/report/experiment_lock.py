@@ -1,0 +1,182 @@
+"""What the page of the lock experiment says, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasid.report.experiment import Content, Panel, Plate, Section
+from tasid.report.experiment_lock_figures import curves_figure, lock_picture, solved_figure
+from tasid.report.experiment_lock_tables import (
+    cost_section,
+    episodes_section,
+    grid_section,
+    json_row,
+    searches_section,
+    shown,
+)
+from tasid.report.wording import count
+from tasid.runs.experiments.combination_lock import SIZES, jobs
+from tasid.runs.experiments.lock_scores import (
+    NAMES,
+    PUBLISHED,
+    Count,
+    Result,
+    family,
+    median_of,
+    results,
+)
+from tasid.runs.experiments.records import Records
+
+
+def content(records: Records) -> Content:
+    """The whole page."""
+    size = str(records.description()["size"])
+    everything = list(records.series())
+    found = results(everything)
+    main = [one for one in found if one.algorithm in NAMES or "tasid-paper" in one.algorithm]
+    cap = SIZES[size].target_episodes
+    planned = sum(len(job.seeds) for job in jobs(size))
+    finished = sum(one.ending is not None for one in everything)
+    return Content(
+        title="The combination lock",
+        headline=_headline(main),
+        state=_state(size, finished, planned),
+        sections=(
+            _figures(main, size, cap),
+            episodes_section(main),
+            searches_section(found, SIZES[size].search_horizon),
+            grid_section(records),
+            cost_section(found),
+            _readings(),
+        ),
+        command=f"tasid reproduce combination-lock --size {size}",
+        table=[json_row(one) for one in found],
+        versions=tuple(dict.fromkeys(v for one in everything for v in one.versions)),
+    )
+
+
+def _headline(main: Sequence[Result]) -> str:
+    """How far everybody gets."""
+    reach: dict[int, list[str]] = {}
+    for name, named in NAMES.items():
+        own = [one for one in main if family(one.algorithm) == name]
+        solved = [one.horizon for one in own if one.median is not None]
+        if solved or (own and not any(one.unfinished for one in own)):
+            reach.setdefault(max(solved, default=0), []).append(named.replace(", ", " by the "))
+    if not reach:
+        return "Nothing is solved yet."
+    parts = [
+        f"{_enumerated(names)} up to H\u00a0=\u00a0{horizon}"
+        if horizon
+        else f"{_enumerated(names)} none of them"
+        for horizon, names in sorted(reach.items(), reverse=True)
+    ]
+    return f"The median seed solves the lock with {'; '.join(parts)}."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _state(size: str, finished: int, planned: int) -> str:
+    what = SIZES[size]
+    whole = (
+        f"All {planned} series are complete."
+        if finished >= planned
+        else f"{finished} of {planned} series are complete; the others count as far as they got."
+    )
+    return (
+        f"Size {size}: {len(what.seeds)} seeds, each a random lock of its own, |A| = 10, η = 0.1; "
+        f"baselines have at most {count(what.target_episodes)} episodes in the target. {whole}"
+    )
+
+
+def _figures(main: Sequence[Result], size: str, cap: int) -> Section:
+    horizons = sorted({one.horizon for one in main})
+    ours = {(family(one.algorithm), one.horizon): one.median for one in main}
+    theirs = {key: median_of(episodes) for key, episodes in PUBLISHED.items()}
+    panels = [
+        Panel(
+            "lock",
+            "The lock's latent states",
+            "Three types of states in layers 0 to H. From type 1 one action stays and all others "
+            "lead to 2; from 2 one stays, one goes back to 1, all others fall to 3 for ever.",
+            lock_picture,
+        ),
+        Panel(
+            "solved",
+            "Horizon solved against episodes, here",
+            _solved_words(ours),
+            lambda: solved_figure("solved, here", ours, horizons, cap),
+        ),
+        Panel(
+            "solved-paper",
+            "Horizon solved against episodes, in the paper",
+            _solved_words(theirs),
+            lambda: solved_figure("solved, in the paper", theirs, (5, 10, 20, 40), 500_000),
+        ),
+    ]
+    curves = [_curve_panel(main, horizon, cap) for horizon in reversed(horizons)]
+    first = Plate(
+        (*panels, *curves[:1]),
+        "As Figure 2 of the paper: the latent MDP; the longest horizon that the median seed solves "
+        "within a number of episodes, here and by the paper's table (dots: the medians); and the "
+        "reward curve of the longest horizon.",
+    )
+    plates = [first]
+    if curves[1:]:
+        plates.append(Plate(tuple(reversed(curves[1:])), "Reward curves of the other horizons."))
+    return Section("Who solves what", (_CURVES,), tuple(plates))
+
+
+_CURVES = (
+    "Solved means: an evaluation reaches 95 % of the exact value, in that very target, of the "
+    "robust plan with the latent state in view. Reward curves show the mean over seeds of the "
+    "return of training episodes, a thousand at a time; where training has ended, because the lock "
+    "was solved or TASID was done, they go on with what the policy earns. TASID's training "
+    "episodes end after the exploring action of their step; here they are completed by uniformly "
+    "random actions, so its curve is low until training ends."
+)
+
+
+def _curve_panel(main: Sequence[Result], horizon: int, cap: int) -> Panel:
+    own = [one for one in main if one.horizon == horizon]
+    return Panel(
+        f"rewards-H{horizon}",
+        f"Reward curves for H = {horizon}",
+        f"Return of training episodes against their number, for {len(own)} algorithms.",
+        lambda: curves_figure(horizon, own, cap),
+    )
+
+
+def _solved_words(medians: dict[tuple[str, int], Count]) -> str:
+    said = [
+        f"{NAMES[name]} at H = {horizon}: {shown(episodes)}"
+        for (name, horizon), episodes in medians.items()
+    ]
+    return f"Median episodes until solved. {'; '.join(said)}."
+
+
+def _readings() -> Section:
+    return Section(
+        "How to read it",
+        (),
+        points=(
+            "Baselines are evaluated every 1000 episodes by the likeliest action, and a run ends "
+            "at its first evaluation that solves the lock; TASID is evaluated once, at its end.",
+            "PPO, with the paper's hyper-parameters: batches of 100 episodes, 4 passes in "
+            "minibatches of 32 transitions, clip 0.1, discount 0.999, entropy 0.001, [56, 56] "
+            "networks, Adam at 3e-4, gradients clipped at 0.25. The paper does not say how "
+            "advantages are estimated: here by GAE with a critic of its own, standardised over the "
+            "batch, with λ = 0.8, or 0.95 where there is pre-training: these did best on locks "
+            "that are in no table.",
+            "RND's bonus is 500 times the mean squared error over 56 outputs, on observations "
+            "brought to mean 0 and deviation 1, not normalised itself; the paper gives neither the "
+            "outputs nor the norm.",
+            "Domain randomisation knows the map, η and all of the emission but its permutation; "
+            "every 100 episodes of pre-training have a new permutation and a new perturbation.",
+            "TASID's grid of n, its networks and its stopping rule are the paper's; the outcome "
+            "method is this project's own and chooses the number of episodes itself.",
+        ),
+    )

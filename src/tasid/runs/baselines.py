@@ -1,0 +1,184 @@
+"""The paper's baselines by name: PPO, with RND's bonus, with domain randomisation, with both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.domain_randomization import FINE_TUNING, pre_train, restart
+from tasid.algorithms.ppo import PPOConfig, PPOState, start
+from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo, stage_key
+from tasid.algorithms.rnd import RND
+from tasid.envs import BlockMDP, Target
+from tasid.envs.lock_family import lock_family
+from tasid.envs.target import seed_key
+
+BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
+_DECAY, _DECAY_AFTER_SOURCE = 0.8, 0.95
+"""GAE's λ, which the paper does not state: the better ones on locks that are in no table."""
+_EVERY_SOURCE = 10_000
+"""Episodes between two checkpoints of pre-training, which is not evaluated."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One of them and its budget; the defaults are the paper's."""
+
+    algorithm: str
+    target_episodes: int = 500_000
+    source_episodes: int = 500_000
+    """Of pre-training, for domain randomisation."""
+    rnd_coefficient: float = 500.0
+    epopt_epsilon: float = 1.0
+    """The share of the worst episodes that pre-training learns from; 1 is all."""
+    every: int = 1000
+    """Episodes between two evaluations."""
+    evaluation_episodes: int = 2048
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in BASELINES:
+            raise ValueError(f"algorithm: {self.algorithm!r} is none of {', '.join(BASELINES)}")
+        if self.epopt_epsilon != 1.0 and not self.randomized:
+            raise ValueError(
+                f"epopt_epsilon: {self.epopt_epsilon} with {self.algorithm!r}; EPOpt filters "
+                "pre-training, so use it with 'ppo+dr' or 'ppo+rnd+dr'"
+            )
+
+    @property
+    def randomized(self) -> bool:
+        """Does it pre-train on relatives of the target?"""
+        return self.algorithm.endswith("+dr")
+
+    @property
+    def config(self) -> PPOConfig:
+        """PPO's hyper-parameters."""
+        bonus = RND(self.rnd_coefficient) if "+rnd" in self.algorithm else None
+        return PPOConfig(bonus=bonus, decay=_DECAY_AFTER_SOURCE if self.randomized else _DECAY)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides the result apart from seed and target, ready for JSON."""
+        config = self.config
+        fields = {**asdict(config), "hidden": list(config.hidden)}
+        if fields["bonus"] is not None:
+            fields["bonus"]["hidden"] = list(fields["bonus"]["hidden"])
+        return {**asdict(self), "ppo": fields}
+
+
+@dataclass(frozen=True, eq=False)
+class Paused:
+    """One seed's training between two checkpoints, to go on from."""
+
+    stage: int
+    state: PPOState
+
+
+def train_baseline(
+    baseline: Baseline,
+    world: BlockMDP | Target,
+    *,
+    seed: int,
+    paused: Paused | None = None,
+    stop: Callable[[Checkpoint], bool] | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Trained:
+    """Train one seed, from the start or from where it paused.
+
+    Domain randomisation needs a family of relatives, and only the combination lock has one.
+    Callbacks see the checkpoints of both stages; `stop` is asked in the target only.
+    """
+    target = world.target if isinstance(world, BlockMDP) else world
+    state = None
+    if paused is not None and paused.stage == FINE_TUNING:
+        state = paused.state
+    elif baseline.randomized:
+        before = _pre_train(baseline, world, seed, paused, callbacks)
+        state = restart(baseline.config, before.state, target, seed)
+    (trained,) = ppo(
+        [target],
+        seeds=[seed],
+        episodes=baseline.target_episodes,
+        config=baseline.config,
+        states=None if state is None else [state],
+        stage=FINE_TUNING,
+        every=baseline.every,
+        evaluation_episodes=baseline.evaluation_episodes,
+        stop=stop,
+        callbacks=callbacks,
+    )
+    policy = replace(
+        trained.policy,
+        method=baseline.algorithm,
+        environment=_environment(world),
+        observation_dtype=_dtype(target),
+    )
+    return replace(trained, policy=policy)
+
+
+def _pre_train(
+    baseline: Baseline,
+    world: BlockMDP | Target,
+    seed: int,
+    paused: Paused | None,
+    callbacks: Sequence[Callback],
+) -> Trained:
+    if not isinstance(world, BlockMDP):
+        raise ValueError(
+            f"algorithm: {baseline.algorithm!r} needs relatives of the target to pre-train on, "
+            "and only the combination lock has such; use 'ppo' or 'ppo+rnd'"
+        )
+    (trained,) = pre_train(
+        [lock_family(world)],
+        seeds=[seed],
+        episodes=baseline.source_episodes,
+        epsilon=baseline.epopt_epsilon,
+        config=baseline.config,
+        states=None if paused is None else [paused.state],
+        every=min(_EVERY_SOURCE, baseline.source_episodes),
+        callbacks=callbacks,
+    )
+    return trained
+
+
+def _environment(world: BlockMDP | Target) -> dict[str, Any] | None:
+    if isinstance(world, BlockMDP):
+        return {"name": world.name, "options": dict(world.options)}
+    recorded: dict[str, Any] | None = getattr(world, "environment", None)
+    return recorded
+
+
+def _dtype(target: Target) -> str:
+    """What an observation's numbers are; targets that cannot be traced say so themselves."""
+    if not target.traceable:
+        return str(getattr(target, "observation_dtype", "float32"))
+    shown = jax.eval_shape(target.reset, seed_key(0)[None])[1]
+    return np.dtype(shown.dtype).name
+
+
+def pause_arrays(checkpoint: Checkpoint) -> dict[str, NDArray[Any]]:
+    """The state of a checkpoint as named arrays; the inverse is `paused_from`."""
+    leaves = jax.tree.leaves(checkpoint.state)
+    return {f"{number:02d}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
+
+
+def paused_from(
+    baseline: Baseline,
+    world: BlockMDP | Target,
+    *,
+    seed: int,
+    stage: int,
+    arrays: Mapping[str, NDArray[Any]],
+) -> Paused:
+    """The training whose checkpoint gave these arrays."""
+    target = world.target if isinstance(world, BlockMDP) else world
+    shapes = jax.eval_shape(lambda: start(baseline.config, target, stage_key(seed, stage)))
+    expected, structure = jax.tree.flatten(shapes)
+    leaves = [arrays[name] for name in sorted(arrays)]
+    if [leaf.shape for leaf in leaves] != [one.shape for one in expected]:
+        raise ValueError(f"arrays: not the state of {baseline.algorithm!r} at stage {stage}")
+    return Paused(stage, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves]))

@@ -1,0 +1,74 @@
+"""How far a sweep is, on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from tasid.runs.experiments.sweep import State
+
+_EVERY = 60.0
+"""Seconds between two lines where there is no terminal."""
+
+
+class SweepProgress:
+    """A watcher of `sweep`."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last = time.monotonic()
+        self._bar = Bar(
+            TextColumn("{task.fields[done]}"),
+            BarColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[running]}"),
+            console=Console(stderr=True),
+            disable=not self._terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("sweep", total=1.0, done="", left="", running="")
+
+    def __enter__(self) -> SweepProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, state: State) -> None:
+        if self._terminal:
+            share = 0.0 if state.left is None else state.seconds / (state.seconds + state.left)
+            self._bar.update(
+                self._task,
+                completed=share,
+                done=f"{state.done} of {state.total} jobs",
+                left=_left(state),
+                running=", ".join(f"{name} {part:.0%}" for name, part in state.running),
+            )
+        elif time.monotonic() - self._last > _EVERY:
+            self._last = time.monotonic()
+            sys.stderr.write(f"{in_words(state)}\n")
+            sys.stderr.flush()
+
+
+def in_words(state: State) -> str:
+    """One line."""
+    running = "; ".join(f"{name} {part:.0%}" for name, part in state.running)
+    return f"{state.done} of {state.total} jobs, {_left(state)}: {running}"
+
+
+def _left(state: State) -> str:
+    if state.left is None:
+        return "time left unknown"
+    minutes = round(state.left / 60.0)
+    return f"about {minutes // 60} h {minutes % 60:02d} min left" if minutes else "nearly done"

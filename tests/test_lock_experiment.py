@@ -1,0 +1,93 @@
+"""The lock experiment: the same rows after an interruption, and scores that mean what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tasid
+from tasid.runs.baselines import Baseline
+from tasid.runs.experiments import combination_lock as lock
+from tasid.runs.experiments.completed import completed_return
+from tasid.runs.experiments.records import Records
+from tasid.runs.experiments.sweep import Desk, Interrupted, Job
+
+TINY = Baseline("ppo+rnd+dr", target_episodes=400, source_episodes=300, every=100)
+
+
+def job_for(baseline, horizon=3, seed=5):
+    configuration = {"horizon": horizon, "eta": 0.1, **baseline.describe()}
+    return Job("tiny", (seed,), configuration, 1.0)
+
+
+def rows(folder):
+    (series,) = Records(folder).series()
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in series.rows], series.ending
+
+
+def run(folder, *, until=None):
+    """One job, interrupted at its so-and-so-many-th word about how far it is."""
+    told = []
+
+    def tell(job, fraction):
+        told.append(fraction)
+        if len(told) == until:
+            raise Interrupted
+
+    job = job_for(TINY)
+    lock.work(job, Desk(job, Records(folder), tell))
+    return told
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    before = lock.SOLVED
+    lock.SOLVED = 2.0  # nobody gets there, so that nothing ends early
+    told = run(folder)
+    yield rows(folder), told
+    lock.SOLVED = before
+
+
+@pytest.mark.parametrize("until", [1, 3])
+def test_an_interrupted_baseline_goes_on_bit_by_bit(tmp_path, unbroken, until):
+    """In pre-training, and in the target."""
+    (expected, ending), told = unbroken
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    with pytest.raises(Interrupted):
+        run(tmp_path, until=until)
+    assert rows(tmp_path)[1] is None
+    more = run(tmp_path)
+    assert len(more) == len(told) - until, "it does not begin anew"
+    assert rows(tmp_path) == (expected, ending)
+    assert [row["episodes"] for row in expected if row["stage"] == "target"] == [100, 200, 300, 400]
+
+
+def uniform_value(env, state, step):
+    """What uniformly random actions earn from a state on, exactly."""
+    sim, xi = env.simulator, env.latent.world.xi
+    value = np.zeros(sim.num_states)
+    for _ in range(step, sim.horizon):
+        happens = xi.mean(axis=1)  # which action comes out if one is drawn
+        value = (happens * (sim.reward + value[sim.successor])).sum(axis=1)
+    return value[state]
+
+
+def test_training_episodes_are_completed_at_random():
+    """Exploring the first step and random after that, an episode is random from its start."""
+    env = tasid.make("combination-lock", horizon=4, num_actions=4, seed=2)
+    result = tasid.learn(env, eta=0.1, episodes=4000, seed=2, method="paper")
+    decoder = result.policy.decoder
+    start = env.simulator.start
+    assert completed_return(env.target, decoder, seed=2, h=0, episodes=20_000) == pytest.approx(
+        uniform_value(env, start, 0), abs=0.05
+    )
+    # Exploring the second step, the first is the plan's: one step of the policy, then random.
+    action = int(result.policy.plan.actions[0, start])
+    happens = env.latent.world.xi[start, action]
+    after = [uniform_value(env, state, 1) for state in env.simulator.successor[start]]
+    expected = (happens * (env.simulator.reward[start] + np.array(after))).sum()
+    assert completed_return(env.target, decoder, seed=2, h=1, episodes=20_000) == pytest.approx(
+        expected, abs=0.05
+    )
