@@ -100,7 +100,7 @@ def main() -> None:
         seed=0,
     )
     model.learn(EPISODES * horizon)
-    batches = max(2, 200 // horizon)
+    batches = max(2, 60 // horizon)
     started = time.perf_counter()
     model.learn(batches * EPISODES * horizon, reset_num_timesteps=True)
     steps = batches * EPISODES * horizon

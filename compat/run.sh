@@ -1,5 +1,6 @@
 #!/bin/sh
-# Stable-Baselines3 on our Gymnasium ids, in an environment of its own (.venv-compat).
+# Stable-Baselines3 on our Gymnasium ids, and its PPO beside ours on CartPole, in an environment of
+# its own (.venv-compat).
 # On Linux, PyPI's torch brings CUDA along; without it, and much smaller:
 #   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make compat
 set -eu
@@ -19,4 +20,5 @@ if [ "$(cat $venv/.state 2>/dev/null)" != "$want" ]; then
     pip --no-build-isolation --no-deps -e .
     echo "$want" >$venv/.state
 fi
-exec $venv/bin/python compat/stable_baselines3_ppo.py "$@"
+$venv/bin/python compat/stable_baselines3_ppo.py "$@"
+exec $venv/bin/python compat/ppo_cartpole.py

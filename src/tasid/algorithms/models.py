@@ -73,10 +73,10 @@ class RidgeModel:
     kind = "linear"
     remembers = False
 
-    def __init__(self, size: int, labels: int, *, by_step: bool) -> None:
+    def __init__(self, size: int, labels: int, *, by_step: bool, aversion: float = np.inf) -> None:
         self.network = MLP(size, labels, ())
         self.centring = _centring(by_step)
-        self._by_step = by_step
+        self._by_step, self._aversion = by_step, aversion
         blank = np.zeros((2 * size + 1, labels), np.float32)
         self._weights = dict.fromkeys(_PENALTIES, blank)
         self._evidence: dict[float, dict[int, float]] = {penalty: {} for penalty in _PENALTIES}
@@ -92,6 +92,7 @@ class RidgeModel:
             for rows in (trained, judged)
         )
         scores = {}
+        training = replace(training, choices=replace(training.choices, aversion=self._aversion))
         for penalty, start in self._weights.items():
             weights = fit_ridge(training, penalty=penalty, start=start)
             self._weights[penalty] = weights

@@ -48,6 +48,9 @@ HIDDEN = (56, 56)
 DETOURS = 0.5
 """Half of the roll-ins visit, by a random outcome, what slips visit rarely; it costs a factor 2 in
 the bound (w = ½) and is what makes recovery from slips learnable where η is small."""
+ELSEWHERE = 5.0
+"""Nats against places that are no outcomes of ŝ, while a linear model of places learns. Were they
+ruled out, it would never learn how they look, and could not tell later that ŝ must be wrong."""
 _BEHIND = 10.0
 _SLACK = 0.1
 """Nats above the perfect decoder's level at which a richer model class is tried."""
@@ -204,7 +207,11 @@ class OutcomeLearner:
             rows, columns, channels = self._shape
             network = SiameseCNN((rows, columns, channels), table.size)
             return [PairModel(network, "convolutions", key)]
-        return [RidgeModel(self._size, table.size, by_step=by_step) for by_step in (False, True)]
+        aversion = ELSEWHERE if table.labels.name_places else math.inf
+        return [
+            RidgeModel(self._size, table.size, by_step=by_step, aversion=aversion)
+            for by_step in (False, True)
+        ]
 
     @property
     def _size(self) -> int:
@@ -254,16 +261,16 @@ class OutcomeLearner:
         self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
 
     def _decoded(self, h: int, rows: Mask) -> tuple[NDArray[np.int32], Floats | None]:
-        """Where the final model of step h thinks its explored transitions led, and how surely.
+        """Where the final model of step h thinks its explored transitions led.
 
-        The second number is its belief in the outcomes on the map, were all labels possible.
+        If it is one that learns what other places look like, also how far it believes in the
+        outcomes on the map, were all labels possible.
         """
         decoder, tables = self._decoders[self._best], self._best.tables
-        states = self._replay.states[rows]
-        model = np.asarray(decoder.models[h])
+        states, model = self._replay.states[rows], np.asarray(decoder.models[h])
         scores = scores_of(decoder.network, model, self._replay.pairs[rows])
         explained = None
-        if tables.labels.name_places:
+        if tables.labels.name_places and isinstance(self._best.model, RidgeModel):
             belief = softmax(scores / float(decoder.temperature), axis=1)
             explained = (belief * tables.valid_at(h, states)).sum(axis=1)
         return tables.decoded(h, states, scores), explained

@@ -248,7 +248,8 @@ class Agent:
         if number > 1:
             surprised = int(successors[self._action]) != state
             odds += math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
-        if self._policy.decoder.labels.name_places:
+        labels = self._policy.decoder.labels
+        if labels.name_places and number < labels.num_labels:
             odds += min(max(math.log((1.001 - explained) / (explained + 0.001)), -1.5), 3.0)
         self._doubt = max(0.0, self._doubt + odds)
 

@@ -18,6 +18,8 @@ class Choices:
     """[n]."""
     valid: NDArray[np.bool_]
     """[n, L]."""
+    aversion: float = np.inf
+    """How many nats of odds a label that does not exist is given; ∞ rules it out."""
 
     @property
     def number(self) -> NDArray[np.int64]:
@@ -25,8 +27,8 @@ class Choices:
         return self.valid.sum(axis=1)
 
     def log_probabilities(self, scores: Floats) -> Floats:
-        """ln f over the existing labels, [n, L]; −∞ elsewhere."""
-        masked = np.where(self.valid, scores, -np.inf)
+        """ln f over the labels, [n, L]; −∞ where one is ruled out."""
+        masked = np.where(self.valid, scores, scores - self.aversion)
         masked -= masked.max(axis=1, keepdims=True)
         masked -= np.log(np.exp(masked).sum(axis=1, keepdims=True))
         return masked

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasid.mdp.layout import GridLayout
 from tasid.report.drawing import LIGHT
 from tasid.report.grid_picture import COLOURS
-from tasid.report.routes import Routes, lanes_of
+from tasid.report.routes import Routes, lanes_of, walk
 from tasid.runs.watch import Episode
 
 _MOST_BARS = 64
@@ -206,8 +206,7 @@ class _Grid:
             for place in range(columns + 1):
                 axes.axvline(place - 0.5, color=LIGHT["line"], linewidth=0.6, zorder=1)
         truth = self._episode.truth
-        plan = self._episode.policy.plan
-        route = plan.simulator.replay([step.action for step in plan.route()])
+        route = walk(self._episode.policy.plan, int(self._episode.states[0]))
         axes.plot(*self._cells(np.array(route)).T, **_PLAN)
         size = float(np.clip(140.0 / max(self._high - self._low), 5.0, 13.0))
         self._trails = _Trails(
@@ -238,7 +237,7 @@ class _Timeline:
     def __init__(self, episode: Episode) -> None:
         self._episode = episode
         plan = episode.policy.plan
-        self._route = np.array(plan.simulator.replay([step.action for step in plan.route()])[:-1])
+        self._route = np.array(walk(plan, int(episode.states[0]))[:-1])
         routes = Routes(plan, plan)
         lanes = lanes_of(routes)
         met = np.unique(

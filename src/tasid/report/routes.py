@@ -48,12 +48,12 @@ class Routes:
     @cached_property
     def robust_walks(self) -> tuple[tuple[int, ...], ...]:
         """The robust plan's states at layers 0 … H, from each start."""
-        return tuple(_walk(self.plan, start) for start in self.starts)
+        return tuple(walk(self.plan, start) for start in self.starts)
 
     @cached_property
     def nominal_walks(self) -> tuple[tuple[int, ...], ...]:
         """The nominal plan's states, likewise."""
-        return tuple(_walk(self.nominal, start) for start in self.starts)
+        return tuple(walk(self.nominal, start) for start in self.starts)
 
     def label(self, state: int) -> str:
         """A state's label as one line of printable text."""
@@ -71,7 +71,8 @@ class Routes:
         return self.robust_walks == self.nominal_walks
 
 
-def _walk(plan: RobustPlan, start: int) -> tuple[int, ...]:
+def walk(plan: RobustPlan, start: int) -> tuple[int, ...]:
+    """The states at layers 0 … H if every action comes out as asked."""
     states = [start]
     for h in range(plan.simulator.horizon):
         state = states[-1]
