@@ -30,17 +30,17 @@ class Bilinear:
 
 
 class NearestMean:
-    """A classifier nobody needs a package for: softmax of minus squared distances to class means."""
+    """A classifier nobody needs a package for: softmax of minus squared distances to means."""
 
     def __init__(self, *_):
         self.classes_ = np.zeros(0, int)
 
-    def fit(self, X, y):  # noqa: N803
+    def fit(self, X, y):
         self.classes_ = np.unique(y)
         self.means = np.stack([X[y == label].mean(axis=0) for label in self.classes_])
         return self
 
-    def predict_proba(self, X):  # noqa: N803
+    def predict_proba(self, X):
         scores = -((X[:, None] - self.means[None]) ** 2).sum(axis=-1) / 8.0
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         return scores / scores.sum(axis=1, keepdims=True)
