@@ -130,15 +130,32 @@ def xor_world():
 
 
 @pytest.mark.parametrize(
-    ("horizon", "episodes"), [(2, 40), (3, 80), (10, 600), (40, 2_000), (5, 97)]
+    ("horizon", "episodes", "first", "later"),
+    [
+        (2, 40, 40, 0),
+        (3, 80, 40, 0),
+        (10, 600, 5 + 555 * 8 / 23, 5 + 555 / 23),
+        (40, 2_000, 5 + 1805 * 8 / 53, 5 + 1805 / 53),
+        (5, 97, 5 + 77 * 8 / 18, 5 + 77 / 18),
+        (36, 20_000, 5 + 400 + (20_000 - 5 * 35 - 800) / 35, 5 + (20_000 - 5 * 35 - 800) / 35),
+    ],
 )
-def test_fixed_quota_spends_what_it_is_given(horizon, episodes):
+def test_fixed_quota_spends_what_it_is_given(horizon, episodes, first, later):
+    """Five for every step, then shares: eight for each of the first two, at most 400 on top."""
     quota = FixedQuota(episodes, (1.0,) * (horizon - 1))
     spent = [quota.wants(h, 0, None) for h in range(horizon - 1)]
     assert sum(spent) == episodes
-    assert min(spent) >= 5 or horizon == 5
+    assert spent[:2] == pytest.approx([first] * min(2, horizon - 1), abs=1)
+    assert spent[2:] == pytest.approx([later] * max(0, horizon - 3), abs=1)
     assert all(quota.wants(h, 1, None) == 0 for h in range(horizon - 1))
-    assert spent[0] >= 7 * spent[-1] - 8 or horizon <= 3
+
+
+def test_steps_that_rarely_meet_a_choice_get_fewer_episodes():
+    quota = FixedQuota(4_000, (1.0, 1.0, 1.0, 0.5, 0.02))
+    spent = [quota.wants(h, 0, None) for h in range(5)]
+    assert sum(spent) == 4_000
+    assert spent[3] - 5 == pytest.approx((spent[2] - 5) / 2, abs=1)
+    assert spent[4] - 5 == pytest.approx((spent[2] - 5) / 10, abs=1), "at least a tenth"
 
 
 def test_too_few_episodes_are_refused(lock20):

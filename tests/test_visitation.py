@@ -17,7 +17,7 @@ def test_a_corridor_with_a_goal():
     plan = tasid.robust_dp(sim, eta=0.2)
     right = 1 - 0.2 / 2
     at_goal = right**2
-    later = at_goal + 2 * right**2 * (1 - right)  # one step back, or one late start
+    later = at_goal + (1 - right) * right**2  # a late start; a step back takes longer
     np.testing.assert_allclose(choice_mass(plan), [1, 1, 1 - at_goal, 1 - later], atol=1e-12)
 
 

@@ -156,6 +156,7 @@ def _results(found: Findings) -> tuple[KeyFigure, ...]:
 
 def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
     eta = unbroken(f"η = {found.policy.plan.eta:g}")
+    told = found.policy.simulator.horizon > 1  # with a single step there is nothing to decode
     perfect = KeyFigure(
         "Perfect models",
         number(found["population_value"]),
@@ -187,7 +188,7 @@ def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
             "What needs no eyes: the better of the best single action and the nominal plan’s "
             "actions played from memory. Exact.",
         ),
-        *(() if found["population_value"] is None else (perfect,)),
+        *((perfect,) if told and found["population_value"] is not None else ()),
     )
 
 
