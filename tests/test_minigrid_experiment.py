@@ -1,0 +1,73 @@
+"""The grid world's experiments: their jobs, their peers' exact values, and the page from records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tasid
+from tasid.report.experiment import build_experiment_report
+from tasid.runs.experiments import experiment
+from tasid.runs.experiments.minigrid import SIZES, jobs, peers
+from tasid.runs.experiments.records import Records
+
+
+def test_full_has_the_settings_of_the_paper():
+    by_eta = jobs("full", against="eta")
+    assert {job.configuration["eta"] for job in by_eta} == {0.1, 0.2, 0.3, 0.4, 0.5}
+    assert {job.configuration["height"] for job in by_eta} == {11}
+    by_height = jobs("full", against="height")
+    heights = {job.configuration["height"] for job in by_height}
+    assert (min(heights), max(heights)) == (10, 100)
+    assert {job.configuration["eta"] for job in by_height} == {0.1}
+    assert all(job.configuration["episodes"] <= 100_000 for job in by_eta + by_height)
+    assert len({seed for job in by_eta for seed in job.seeds}) == 5
+
+
+def test_peers_are_what_simulation_says():
+    env = tasid.make("lava-crossing", eta=0.3, seed=3)
+    plan = tasid.robust_dp(env.simulator, eta=0.3)
+    values = peers(env, plan)
+    world, sim = env.latent.world, env.simulator
+    rng = np.random.default_rng(0)
+    route = [step.action for step in plan.route()]
+    for name, choose in (
+        ("random_walk", lambda h, n: rng.integers(0, 5, n)),
+        ("turning", lambda h, n: np.full(n, 1)),
+        ("open_loop", lambda h, n: np.full(n, route[h])),
+    ):
+        state, total = np.full(4_000, sim.start), np.zeros(4_000)
+        for h in range(sim.horizon):
+            chances = world.xi_at(h)[state, choose(h, state.size)]
+            happened = (rng.random(state.size)[:, None] > chances.cumsum(axis=1)).sum(axis=1)
+            happened = np.minimum(happened, sim.num_actions - 1)
+            total += sim.reward_at(h)[state, happened]
+            state = sim.successor_at(h)[state, happened]
+        error = 4.5 * total.std() / np.sqrt(total.size) + 1e-9
+        assert values[name] == pytest.approx(total.mean(), abs=error), name
+    assert values["robust"] > values["nominal"] > values["random_walk"]
+
+
+@pytest.mark.parametrize("against", ["eta", "height"])
+def test_the_page_says_what_is_on_record(tmp_path, against):
+    asked = experiment(f"minigrid-{against}")
+    records = Records(tmp_path)
+    records.describe({"name": asked.name, "title": asked.title, "size": "quick"})
+    planned = jobs("quick", against=against)
+    for number, job in enumerate(planned[:-1]):
+        (seed,) = job.seeds
+        heading = {"configuration": dict(job.configuration), "seed": seed, "version": "0"}
+        log = records.log(job.setting, seed, heading)
+        log.resume()
+        values = {"robust": 0.8, "nominal": 0.5, "random_walk": -1.0, "turning": -0.9}
+        log.end(episodes=777, mean=0.8 - 0.01 * number, open_loop=-0.5, seconds=9.0, **values)
+    built = build_experiment_report(tmp_path)
+    page = built.page.read_text()
+    assert f"{len(planned) - 1} of {len(planned)} runs are complete" in page
+    assert "0.800" in page
+    assert "777" in page
+    assert {path.name for path in built.figures} == {"map.svg", "looks.svg", "values.svg"}
+    first = built.table[0]
+    both = len(planned) // len(SIZES["quick"].seeds)
+    assert first["ratio_median"] == pytest.approx(1 - 0.01 * both / 2 / 0.8)
+    assert build_experiment_report(tmp_path).page.read_text() == page, "the same bytes again"
