@@ -39,7 +39,7 @@ def content(records: Records) -> Content:
     finished = sum(one.ending is not None for one in everything)
     return Content(
         title="The combination lock",
-        headline=_headline(main),
+        headline=_headline(main, complete=finished >= planned),
         state=_state(size, finished, planned),
         sections=(
             _figures(main, size, cap),
@@ -55,7 +55,7 @@ def content(records: Records) -> Content:
     )
 
 
-def _headline(main: Sequence[Result]) -> str:
+def _headline(main: Sequence[Result], *, complete: bool) -> str:
     """How far everybody gets."""
     reach: dict[int, list[str]] = {}
     for name, named in NAMES.items():
@@ -71,7 +71,8 @@ def _headline(main: Sequence[Result]) -> str:
         else f"{_enumerated(names)} none of them"
         for horizon, names in sorted(reach.items(), reverse=True)
     ]
-    return f"The median seed solves the lock with {'; '.join(parts)}."
+    so_far = "The median seed solves" if complete else "So far, the median seed solves"
+    return f"{so_far} the lock with {'; '.join(parts)}."
 
 
 def _enumerated(names: Sequence[str]) -> str:
