@@ -45,8 +45,8 @@ from tasid.mdp.outcomes import outcomes
 
 MEANINGFUL = ("outcomes by place", "outcomes by action")
 NUMBERINGS = (*MEANINGFUL, "outcomes by rank")
-"""A rank means something else in every state. It may do where models are cheap and evidence soon tells;
-images have neither, and a lead of chance in the first steps would be paid for in all the others."""
+"""A rank means something else in every state. It may do where models are cheap and evidence soon
+tells; with images, a lead of chance in the first steps would be paid for in all the others."""
 HIDDEN = (56, 56)
 DETOURS = 0.5
 """Half of the roll-ins visit, by a random outcome, what slips visit rarely; it costs a factor 2 in
@@ -192,9 +192,8 @@ class OutcomeLearner:
         reachable = np.unique(np.concatenate(layers(sim)))
         if labels is not None and labels not in NUMBERINGS:
             raise ValueError(f"labels: {labels!r} is none of {', '.join(NUMBERINGS)}")
-        for kind in (
-            (MEANINGFUL if fits(self._shape) else NUMBERINGS) if labels is None else [labels]
-        ):
+        usual = MEANINGFUL if fits(self._shape) else NUMBERINGS
+        for kind in usual if labels is None else [labels]:
             try:
                 table = LabelTables(labels_for(kind, sim))
             except ValueError:
