@@ -1,4 +1,4 @@
-"""The grid world's experiments: their jobs, their peers' exact values, and the page from records."""
+"""The grid world's experiments: jobs, exact values of the peers, and the page from records."""
 
 from __future__ import annotations
 
