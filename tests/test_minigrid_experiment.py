@@ -10,6 +10,7 @@ from tasid.report.experiment import build_experiment_report
 from tasid.runs.experiments import experiment
 from tasid.runs.experiments.minigrid import SIZES, jobs, peers
 from tasid.runs.experiments.records import Records
+from tasid.runs.experiments.sweep import sweep
 
 
 def test_full_has_the_settings_of_the_paper():
@@ -71,3 +72,13 @@ def test_the_page_says_what_is_on_record(tmp_path, against):
     both = len(planned) // len(SIZES["quick"].seeds)
     assert first["ratio_median"] == pytest.approx(1 - 0.01 * both / 2 / 0.8)
     assert build_experiment_report(tmp_path).page.read_text() == page, "the same bytes again"
+
+
+def test_smoke_runs_from_the_first_episode_to_an_ending(tmp_path):
+    records = sweep(experiment("minigrid-eta"), tmp_path, size="smoke", workers=1)
+    (series,) = records.series()
+    assert series.ending["episodes"] == SIZES["smoke"].episodes
+    assert series.ending["model"].startswith("convolutions, outcomes by action")
+    before = (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes()
+    sweep(experiment("minigrid-eta"), tmp_path, size="smoke", workers=1)
+    assert (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes() == before, "done once"
