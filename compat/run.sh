@@ -1,8 +1,8 @@
 #!/bin/sh
 # Stable-Baselines3 on our Gymnasium ids, and its PPO beside ours on CartPole, in an environment of
 # its own (.venv-compat).
-# On Linux, PyPI's torch brings CUDA along; without it, and much smaller:
-#   PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make compat
+# On Linux, the usual torch brings CUDA along; an index with its CPU wheels (PIP_EXTRA_INDEX_URL) makes
+# this much smaller.
 set -eu
 cd "$(dirname "$0")/.."
 unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX
