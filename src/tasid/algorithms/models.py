@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.replay import Replay
+from tasid.algorithms.replay import Growing, Replay
 from tasid.learning import MLP, FitConfig, Network, Transitions, fit
 from tasid.learning.choices import Choices, Floats
 from tasid.learning.own import ClassifierLike, Classifiers, NetworkLike, Own, OwnNetwork
@@ -35,7 +35,7 @@ _IMAGES = FitConfig(learning_rate=1e-3, batch_size=32, clip=1.0, patience=3, max
 _HINDSIGHT = replace(_IMAGES, max_epochs=10)
 _QUIETLY = FitConfig(learning_rate=2e-4, batch_size=64, clip=1.0, patience=2, max_epochs=2)
 """Images are learned briskly first and then with a steadier hand."""
-_REMEMBERED, _FEWEST_REMEMBERED = 1, 1_000
+_REMEMBERED, _FEWEST_REMEMBERED = 2, 4_000
 """Old transitions that an image network sees for every new one, and at least."""
 _STOPPING = 768
 """Held-out transitions that decide which epoch was the best."""
@@ -159,7 +159,7 @@ class NetworkModel:
 
 
 class PairModel:
-    """A network of pairs as they are observed: convolutions over images, or a user's own."""
+    """A network of pairs, such as a user's own."""
 
     centring = "shared centre"
     remembers = True
@@ -167,15 +167,12 @@ class PairModel:
     def __init__(self, network: Network, kind: str, key: jax.Array) -> None:
         self.network, self.kind = network, kind
         self._key = key
-        self._standardised = not isinstance(network, SiameseCNN)
         self.parameters: Floats = np.asarray(self.network.init(jax.random.fold_in(key, 0)))
 
     def fit(
         self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
     ) -> Floats:
         """Warm-started; new transitions and a sample of the old ones, not all of them again."""
-        if not self._standardised:
-            self._standardise(replay.pairs[trained])
         training, stopping = (
             _padded(replay.pairs[rows], choices, rows)
             for rows in self._sample(h, replay, trained, judged | (~trained & (choices.number > 1)))
@@ -207,18 +204,53 @@ class PairModel:
             found.append(rng.permutation(np.concatenate([new_ones, some])))
         return found[0], found[1]
 
-    def _standardise(self, pairs: NDArray[np.uint8]) -> None:
-        """Measure every channel once, on the first transitions."""
-        assert isinstance(self.network, SiameseCNN)
-        pixels = pairs.reshape(-1, pairs.shape[-1]).astype(np.float64)
-        spread = pixels.std(axis=0)
-        scale = np.where(spread > 0, spread, 1.0)
-        parameters = self.network.standardised(
-            jnp.asarray(self.parameters),
-            jnp.asarray(pixels.mean(axis=0), jnp.float32),
-            jnp.asarray(scale, jnp.float32),
-        )
-        self.parameters, self._standardised = np.asarray(parameters), True
+
+class ImageModel:
+    """A network of images; what its measured layer sees of every picture is computed once."""
+
+    kind = "convolutions"
+    centring = "shared centre"
+    remembers = True
+
+    def __init__(self, network: SiameseCNN, key: jax.Array) -> None:
+        self.network = network
+        self._measured: Floats | None = None
+        self._seen = Growing()
+        self._learning = PairModel(network.comparison, self.kind, key)
+
+    @property
+    def parameters(self) -> Floats:
+        """The measured and the learned ones."""
+        measured = np.zeros(self.network.num_measured, np.float32)
+        measured = measured if self._measured is None else self._measured
+        return np.concatenate([measured, self._learning.parameters])
+
+    @parameters.setter
+    def parameters(self, parameters: Floats) -> None:
+        self._learning.parameters = parameters[self.network.num_measured :]
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """The first layer is measured once, on the first transitions; the others learn."""
+        if self._measured is None:
+            first = replay.pairs[trained]
+            self._measured = self.network.measure(first.reshape(-1, *first.shape[2:]))
+        self._look(replay.pairs[len(self._seen) :])
+        seen = replay.through(self._seen)
+        return self._learning.fit(h, seen, choices, trained=trained, judged=judged)
+
+    def models(self, replay: Replay) -> Floats:
+        """The current network, for every step."""
+        return np.broadcast_to(self.parameters, (replay.steps, self.network.num_parameters))
+
+    def _look(self, pairs: NDArray[Any]) -> None:
+        for first in range(0, len(pairs), _CHUNK):
+            part = pairs[first : first + _CHUNK]
+            images = part.reshape(-1, *part.shape[2:])
+            seen = _look(self.network, self._measured, _filled(images, 2 * _size(len(part))))
+            shape = (len(part), 2, *seen.shape[1:])
+            self._seen.add(np.asarray(seen)[: len(images)].reshape(shape))
 
 
 class ClassifierModel:
@@ -267,9 +299,7 @@ def scores_of(network: Network, parameters: Floats, pairs: NDArray[np.float32]) 
     parts = []
     for first in range(0, number, _CHUNK):
         part = pairs[first : first + _CHUNK]
-        filled = np.concatenate(
-            [part, np.zeros((_size(len(part)) - len(part), *part.shape[1:]), part.dtype)]
-        )
+        filled = _filled(part, _size(len(part)))
         scores = _apply(network, model, jnp.asarray(filled[:, 0]), jnp.asarray(filled[:, 1]))
         parts.append(np.asarray(scores)[: len(part)])
     return np.concatenate([np.zeros((0, network.num_labels), np.float32), *parts])
@@ -303,6 +333,11 @@ def _padded(pairs: NDArray[np.float32], choices: Choices, rows: NDArray[np.intp]
     )
 
 
+def _filled(rows: NDArray[Any], size: int) -> NDArray[Any]:
+    """Zeros after them, to so many rows."""
+    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
+
+
 def _size(rows: int) -> int:
     """A power of two, or a multiple of 1024 if that is less."""
     power = max(32, 1 << (max(rows, 1) - 1).bit_length())
@@ -315,3 +350,4 @@ def _centring(by_step: bool) -> str:
 
 _fit = jax.jit(fit, static_argnums=(0, 1))
 _apply = jax.jit(lambda network, *inputs: network.apply(*inputs), static_argnums=0)
+_look = jax.jit(lambda network, *inputs: network.look(*inputs), static_argnums=0)

@@ -23,10 +23,10 @@ from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate
 from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.models import (
+    ImageModel,
     Mask,
     Model,
     NetworkModel,
-    PairModel,
     RidgeModel,
     own_model,
     scores_of,
@@ -210,7 +210,7 @@ class OutcomeLearner:
         if fits(self._shape):
             rows, columns, channels = self._shape
             network = SiameseCNN((rows, columns, channels), table.size)
-            return [PairModel(network, "convolutions", key)]
+            return [ImageModel(network, key)]
         aversion = ELSEWHERE if table.labels.name_places else math.inf
         return [
             RidgeModel(self._size, table.size, by_step=by_step, aversion=aversion)

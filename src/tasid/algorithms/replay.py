@@ -6,6 +6,7 @@ those would learn to ignore x' (docs/outcome-classes.md, second counterexample).
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +26,7 @@ class Replay:
     """All explored transitions, row after row in growing tables."""
 
     def __init__(self) -> None:
-        self._pairs = _Growing()
+        self._pairs = Growing()
         self.steps = 0
         """How many steps have had episodes."""
         self.step = np.zeros(0, np.int32)
@@ -42,6 +43,12 @@ class Replay:
     def flat(self) -> FlatInputs:
         """The same for models of vectors."""
         return FlatInputs(self)
+
+    def through(self, pairs: Growing) -> Replay:
+        """The same transitions, seen in another way."""
+        seen = copy(self)
+        seen._pairs = pairs
+        return seen
 
     def add(
         self,
@@ -66,7 +73,7 @@ class FlatInputs:
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
-        self._table = _Growing()
+        self._table = Growing()
         self.scale: Floats = np.ones(0, np.float32)
 
     @property
@@ -74,7 +81,7 @@ class FlatInputs:
         """[n, 2d], brought up to date; not copied."""
         replay = self._replay
         if replay.steps == 1 and len(self._table) != replay.step.size:
-            self._table = _Growing()
+            self._table = Growing()
             self._measure(replay.pairs)
         new = replay.pairs[len(self._table) :]
         if len(new):
@@ -99,7 +106,7 @@ class FlatInputs:
         self.scale = np.maximum(spread, floor).astype(np.float32)
 
 
-class _Growing:
+class Growing:
     """A table that takes rows at its end, with room to spare."""
 
     def __init__(self) -> None:
@@ -111,10 +118,12 @@ class _Growing:
 
     @property
     def rows(self) -> NDArray[Any]:
+        """All so far; not copied."""
         assert self._table is not None, "a replay is read only after something was added"
         return self._table[: self._used]
 
     def add(self, rows: NDArray[Any]) -> None:
+        """More of them."""
         if self._table is None:
             self._table = np.zeros((max(256, len(rows)), *rows.shape[1:]), rows.dtype)
         needed = self._used + len(rows)

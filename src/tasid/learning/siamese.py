@@ -1,8 +1,9 @@
-"""A network for pairs of images that needs fewer of them than the paper's.
+"""A network for pairs of images that needs fewer of them than the paper's, and far less time.
 
-Both pictures pass the same first layer, which reads patches and so learns once what things look
-like, from either picture; only then do they meet. Pixels are standardised per channel inside, by
-numbers that are measured once and travel with the parameters.
+Both pictures pass the same first layer, which reads patches. It is not learned but measured: the
+principal components of the patches in the first pictures, which tell what things look like without
+a label. Only then do the pictures meet, in layers that learn. What the first layer sees of a
+picture never changes, so it is computed once, and training works on that.
 """
 
 from __future__ import annotations
@@ -13,28 +14,36 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from tasid.learning.convolution import Convolution, convolve
 
 _COARSE = 10
 """Grids wider than this are halved before the last convolution."""
+_PATCHES = 50_000
+"""Patches that are looked at to measure the first layer."""
+_ONE_COLOUR = 0.1
+"""How much patches of one colour are expected to vary, if none did so far, as a part of the
+largest variance: what was not in the first pictures may differ from them by its colour."""
+_NOISE = 1.2
+"""Components whose variance is not so many times the median one are noise."""
 
 
 @dataclass(frozen=True)
 class SiameseCNN:
-    """Patches of either image, convolutions over both side by side, one hidden layer.
+    """Measured patches of either image, convolutions over both side by side, one hidden layer.
 
-    Images are [rows, columns, channels], uint8 or float. The parameter vector starts with the
-    centre and the scale of every channel, which no gradient moves; then every layer has its kernel
-    and its biases.
+    Images are [rows, columns, channels], uint8 or float. In the parameter vector every layer has
+    its kernel and its biases, the measured one first.
     """
 
     observation_shape: tuple[int, int, int]
     num_labels: int
     patch: int = 8
-    features: int = 16
+    features: int = 8
     channels: int = 32
-    hidden: int = 64
+    hidden: int = 128
 
     def __post_init__(self) -> None:
         if not fits(self.observation_shape, self.patch):
@@ -69,14 +78,23 @@ class SiameseCNN:
 
     @property
     def num_parameters(self) -> int:
-        """Centres and scales, and the kernels and biases of all layers."""
-        sizes = [math.prod(shape) + shape[-1] for shape in self._shapes]
-        return 2 * self.observation_shape[2] + sum(sizes)
+        """Kernels and biases of all layers."""
+        return sum(math.prod(shape) + shape[-1] for shape in self._shapes)
+
+    @property
+    def num_measured(self) -> int:
+        """How many of them the first layer has."""
+        shape = self._shapes[0]
+        return math.prod(shape) + shape[-1]
+
+    @property
+    def comparison(self) -> Comparison:
+        """The layers that learn."""
+        return Comparison(self)
 
     def init(self, key: jax.Array) -> jax.Array:
-        """Every entry of a layer uniform in ±1/√fan_in; nothing is standardised yet."""
-        channels = self.observation_shape[2]
-        parts = [jnp.zeros(channels), jnp.ones(channels)]
+        """Every entry of a layer uniform in ±1/√fan_in."""
+        parts = []
         for number, shape in enumerate(self._shapes):
             bound = 1.0 / math.sqrt(math.prod(shape[:-1]))
             size = (math.prod(shape) + shape[-1],)
@@ -84,32 +102,63 @@ class SiameseCNN:
             parts.append(jax.random.uniform(layer_key, size, jnp.float32, -bound, bound))
         return jnp.concatenate(parts)
 
-    def standardised(self, parameters: jax.Array, centre: jax.Array, scale: jax.Array) -> jax.Array:
-        """The parameters with the centre and the scale [channels] that pixels enter with."""
-        rest = parameters[2 * self.observation_shape[2] :]
-        return jnp.concatenate([jnp.asarray(centre), jnp.asarray(scale), rest])
+    def measure(self, images: NDArray[Any]) -> NDArray[np.float32]:
+        """The first layer's parameters, from images [n, rows, columns, channels].
+
+        With the variance λ of each principal component and the variance ν of noise, components are
+        scaled by √((λ−ν)/λ): what is noise for the most part is let through as little.
+        """
+        patches = self._patches(images)
+        centre, covariance = patches.mean(axis=0), np.cov(patches, rowvar=False)
+        variances = np.linalg.eigvalsh(covariance)
+        largest, noise = float(variances[-1]), _NOISE * max(float(np.median(variances)), 0.0)
+        colours = np.tile(np.eye(self.observation_shape[2]), (self.patch**2, 1)) / self.patch
+        variances, components = np.linalg.eigh(
+            covariance + _ONE_COLOUR * largest * colours @ colours.T
+        )
+        variances, components = variances[::-1][: self.features], components[:, ::-1]
+        if variances[0] <= 0.0:  # one picture in one colour: there is nothing to measure
+            return np.zeros(self.num_measured, np.float32)
+        passed = np.sqrt(np.maximum(variances - noise, 0.0) / np.maximum(variances, 1e-12))
+        kernel = components[:, : self.features] * passed / math.sqrt(variances[0])
+        return np.concatenate([kernel.ravel(), -centre @ kernel]).astype(np.float32)
+
+    def look(self, measured: jax.Array, images: jax.Array) -> jax.Array:
+        """What the first layer sees of images, [B, rows / patch, columns / patch, features]."""
+        first = self._convolutions[0]
+        (kernel, shift), *_ = self._parts(measured, self._shapes[:1])
+        return convolve(first, [images], kernel) + shift[None, None, None]
+
+    def compare(self, learned: jax.Array, seen: jax.Array, seen_next: jax.Array) -> jax.Array:
+        """Scores [B, L] for what was seen of two pictures."""
+        *layers, (hidden, shift), (weights, bias) = self._parts(learned, self._shapes[1:])
+        image = jnp.concatenate([seen, seen_next], axis=-1)
+        for layer, (kernel, start) in zip(self._convolutions[1:], layers, strict=True):
+            image = jax.nn.relu(convolve(layer, [image], kernel) + start[None, None, None])
+        flat = jax.nn.relu(image.reshape(seen.shape[0], -1) @ hidden + shift[None])
+        return flat @ weights + bias[None]
 
     def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
         """Scores [B, L]."""
-        channels, width = self.observation_shape[2], x.shape[0]
-        centre, scale = jax.lax.stop_gradient(parameters[: 2 * channels]).reshape(2, channels)
-        *layers, (hidden, shift), (weights, bias) = self._parts(parameters)
-        first, *rest = self._convolutions
-        (kernel, start), *others = layers
-        # Standardising the kernel spares a pass over the pixels.
-        kernel = kernel / scale[None, None, :, None]
-        start = start - (kernel * centre[None, None, :, None]).sum(axis=(0, 1, 2))
-        pixels = jnp.concatenate([x, x_next])
-        seen = jax.nn.relu(convolve(first, [pixels], kernel) + start[None, None, None])
-        image = jnp.concatenate([seen[:width], seen[width:]], axis=-1)
-        for layer, (kernel, start) in zip(rest, others, strict=True):
-            image = jax.nn.relu(convolve(layer, [image], kernel) + start[None, None, None])
-        flat = jax.nn.relu(image.reshape(width, -1) @ hidden + shift[None])
-        return flat @ weights + bias[None]
+        measured, learned = jnp.split(parameters, [self.num_measured])
+        seen = self.look(measured, jnp.concatenate([x, x_next]))
+        return self.compare(learned, seen[: x.shape[0]], seen[x.shape[0] :])
 
-    def _parts(self, parameters: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-        found, offset = [], 2 * self.observation_shape[2]
-        for shape in self._shapes:
+    def _patches(self, images: NDArray[Any]) -> NDArray[np.float64]:
+        """Patches of some of the images, as rows."""
+        rows, columns = self._convolutions[0].output
+        few = images[:: max(1, len(images) * rows * columns // _PATCHES)]
+        cut = few[:, : rows * self.patch, : columns * self.patch]
+        parted = cut.reshape(len(few), rows, self.patch, columns, self.patch, -1)
+        grouped = parted.transpose(0, 1, 3, 2, 4, 5)
+        return grouped.reshape(len(few) * rows * columns, -1).astype(np.float64)
+
+    @staticmethod
+    def _parts(
+        parameters: jax.Array, shapes: list[tuple[int, ...]]
+    ) -> list[tuple[jax.Array, jax.Array]]:
+        found, offset = [], 0
+        for shape in shapes:
             middle, end = offset + math.prod(shape), offset + math.prod(shape) + shape[-1]
             found.append((parameters[offset:middle].reshape(shape), parameters[middle:end]))
             offset = end
@@ -124,6 +173,35 @@ class SiameseCNN:
         """The inverse of `describe`, its kind left out."""
         rows, columns, channels = fields["observation_shape"]
         return cls(**{**fields, "observation_shape": (rows, columns, channels)})
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The layers of a network that learn, as a network of what its first layer sees."""
+
+    whole: SiameseCNN
+
+    @property
+    def num_labels(self) -> int:
+        """As of the whole."""
+        return self.whole.num_labels
+
+    @property
+    def num_parameters(self) -> int:
+        """All but the measured ones."""
+        return self.whole.num_parameters - self.whole.num_measured
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Fresh parameters [P]."""
+        return self.whole.init(key)[self.whole.num_measured :]
+
+    def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
+        """Scores [B, L] for what the first layer saw."""
+        return self.whole.compare(parameters, x, x_next)
+
+    def describe(self) -> dict[str, Any]:
+        """It is saved as a part of the whole."""
+        return self.whole.describe()
 
 
 def fits(shape: tuple[int, ...], patch: int = 8) -> bool:
