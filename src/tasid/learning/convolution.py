@@ -169,9 +169,7 @@ def _gathered(layer: Convolution, images: list[jax.Array], kernel: jax.Array) ->
     """The same for a stride of 1, where single pixels make poor blocks: windows as rows."""
     n, m = layer.output
     image = jnp.concatenate(images, axis=-1)
-    windows = [
-        image[:, i : i + n, j : j + m] for i in range(layer.size) for j in range(layer.size)
-    ]
+    windows = [image[:, i : i + n, j : j + m] for i in range(layer.size) for j in range(layer.size)]
     rows = jnp.concatenate(windows, axis=-1).astype(jnp.float32).reshape(-1, layer.fan_in)
     return (rows @ kernel.reshape(layer.fan_in, -1)).reshape(-1, n, m, layer.channels)
 
