@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import tasid
 from tasid.algorithms.monitor import Calibration, calibrate, estimate_eta
@@ -45,7 +44,7 @@ def test_interval_and_test_are_exact_binomial():
         float(np.prod([(50 - j) / (j + 1) for j in range(k)])) * 0.1**k * 0.9 ** (50 - k)
         for k in range(3, 51)
     ]
-    assert estimate.p_value == pytest.approx(sum(exact) - 0.5 * exact[0])  # mid-p
+    assert estimate.p_value == pytest.approx(sum(exact))
     assert not estimate.exceeded
     assert counts(30, 100).eta().exceeded
     assert counts(0, 40).eta().low == 0.0
@@ -65,13 +64,16 @@ def test_a_wrong_place_is_named_and_a_right_one_is_not():
     assert (error.visits, error.surprises) == (60, 45)
 
 
-def test_mid_p_keeps_the_level_within_its_discreteness():
-    """The chance of an alarm at exactly the planned η, summed over all counts."""
-    for of in (50, 120, 300):
-        counts_of = np.arange(of + 1)
-        chance = binom.pmf(counts_of, of, 0.1)
-        alarm = [counts(int(k), of).eta().exceeded for k in counts_of]
-        assert 0.005 < chance[alarm].sum() < 0.0135
+@pytest.mark.parametrize(("pays", "noticed"), [((0.0, 0.0), False), ((0.0, 1.0), True)])
+def test_ends_that_pay_the_same_are_one_outcome(pays, noticed):
+    """Two pits: which of them it was makes no difference, and both may look like nothing at all."""
+    successor = [[1, 2], [1, 1], [2, 2]]
+    reward = [[0.0, 0.0], [pays[0]] * 2, [pays[1]] * 2]
+    sim = tasid.AbstractSimulator(successor, reward, horizon=2)
+    seen = Surprises(tasid.robust_dp(sim, eta=0.1), outcomes(sim).number)
+    seen.add(0, np.zeros(40, np.int32), np.zeros(40, np.int32), np.full(40, 2, np.int32))
+    assert bool(seen.map_errors()) == noticed
+    assert seen.eta().rate == float(noticed)
 
 
 def test_outcomes_that_the_map_does_not_have_are_named():

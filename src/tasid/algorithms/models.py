@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.replay import Growing, Replay
+from tasid.algorithms.replay import Replay
 from tasid.learning import MLP, FitConfig, Network, Transitions, fit
 from tasid.learning.choices import Choices, Floats
 from tasid.learning.own import ClassifierLike, Classifiers, NetworkLike, Own, OwnNetwork
+from tasid.learning.pictures import Patches, PictureNetwork
+from tasid.learning.places import Places, fit_places
 from tasid.learning.ridge import Examples, fit_ridge
-from tasid.learning.siamese import SiameseCNN
 
 Mask = NDArray[np.bool_]
 
@@ -112,6 +113,32 @@ class RidgeModel:
     def models(self, replay: Replay) -> Floats:
         """The current weights for every step, each with its own centre."""
         return _on_raw_inputs(self.network, self.parameters, replay, by_step=self._by_step)
+
+
+class PlacesModel:
+    """Every place by its looks; only for outcomes that are numbered by place."""
+
+    kind = "places by their looks"
+    centring = "shared centre"
+    remembers = False
+
+    def __init__(self, size: int, labels: int, *, eta: float) -> None:
+        self.network = Places(size, labels)
+        self._eta = eta
+        self.parameters: Floats = np.zeros(self.network.num_parameters, np.float32)
+
+    def fit(
+        self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
+    ) -> Floats:
+        """Anew, on all transitions so far."""
+        seen = replay.pairs[trained, 1]
+        flat = seen.reshape(len(seen), -1)
+        self.parameters = fit_places(flat, choices.only(trained), eta=self._eta)
+        return scores_of(self.network, self.parameters, replay.pairs[judged])
+
+    def models(self, replay: Replay) -> Floats:
+        """The current places, for every step."""
+        return np.broadcast_to(self.parameters, (replay.steps, self.parameters.size))
 
 
 class NetworkModel:
@@ -205,52 +232,33 @@ class PairModel:
         return found[0], found[1]
 
 
-class ImageModel:
-    """A network of images; what its measured layer sees of every picture is computed once."""
+class PictureModel:
+    """A model of what a measured layer sees of pictures, which is what the replay holds."""
 
-    kind = "convolutions"
-    centring = "shared centre"
-    remembers = True
-
-    def __init__(self, network: SiameseCNN, key: jax.Array) -> None:
-        self.network = network
-        self._measured: Floats | None = None
-        self._seen = Growing()
-        self._learning = PairModel(network.comparison, self.kind, key)
+    def __init__(self, head: Model, patches: Patches) -> None:
+        self._head = head
+        self.network = PictureNetwork(patches, head.network)
+        self.kind, self.centring, self.remembers = head.kind, head.centring, head.remembers
 
     @property
     def parameters(self) -> Floats:
-        """The measured and the learned ones."""
-        measured = np.zeros(self.network.num_measured, np.float32)
-        measured = measured if self._measured is None else self._measured
-        return np.concatenate([measured, self._learning.parameters])
+        """What the head has learned."""
+        return self._head.parameters
 
     @parameters.setter
     def parameters(self, parameters: Floats) -> None:
-        self._learning.parameters = parameters[self.network.num_measured :]
+        self._head.parameters = parameters
 
     def fit(
         self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
     ) -> Floats:
-        """The first layer is measured once, on the first transitions; the others learn."""
-        if self._measured is None:
-            first = replay.pairs[trained]
-            self._measured = self.network.measure(first.reshape(-1, *first.shape[2:]))
-        self._look(replay.pairs[len(self._seen) :])
-        seen = replay.through(self._seen)
-        return self._learning.fit(h, seen, choices, trained=trained, judged=judged)
+        """The head's."""
+        return self._head.fit(h, replay, choices, trained=trained, judged=judged)
 
     def models(self, replay: Replay) -> Floats:
-        """The current network, for every step."""
-        return np.broadcast_to(self.parameters, (replay.steps, self.network.num_parameters))
-
-    def _look(self, pairs: NDArray[Any]) -> None:
-        for first in range(0, len(pairs), _CHUNK):
-            part = pairs[first : first + _CHUNK]
-            images = part.reshape(-1, *part.shape[2:])
-            seen = _look(self.network, self._measured, _filled(images, 2 * _size(len(part))))
-            shape = (len(part), 2, *seen.shape[1:])
-            self._seen.add(np.asarray(seen)[: len(images)].reshape(shape))
+        """The measured layer and the head, for every step."""
+        heads = self._head.models(replay)
+        return np.concatenate([np.tile(replay.measured, (len(heads), 1)), heads], axis=1)
 
 
 class ClassifierModel:
@@ -294,12 +302,17 @@ def own_model(own: Own, shape: tuple[int, ...], labels: int, key: jax.Array) -> 
 
 
 def scores_of(network: Network, parameters: Floats, pairs: NDArray[np.float32]) -> Floats:
-    """Scores [n, L] of raw pairs [n, 2, …], a chunk at a time: images take room."""
+    """Scores [n, L] of a replay's pairs [n, 2, …], a chunk at a time: images take room."""
+    if isinstance(network, PictureNetwork):  # they are what its first layer saw
+        parameters = parameters[network.patches.num_parameters :]
+        network = network.head
     number, model = len(pairs), jnp.asarray(parameters)
     parts = []
     for first in range(0, number, _CHUNK):
         part = pairs[first : first + _CHUNK]
-        filled = _filled(part, _size(len(part)))
+        filled = np.concatenate(
+            [part, np.zeros((_size(len(part)) - len(part), *part.shape[1:]), part.dtype)]
+        )
         scores = _apply(network, model, jnp.asarray(filled[:, 0]), jnp.asarray(filled[:, 1]))
         parts.append(np.asarray(scores)[: len(part)])
     return np.concatenate([np.zeros((0, network.num_labels), np.float32), *parts])
@@ -333,11 +346,6 @@ def _padded(pairs: NDArray[np.float32], choices: Choices, rows: NDArray[np.intp]
     )
 
 
-def _filled(rows: NDArray[Any], size: int) -> NDArray[Any]:
-    """Zeros after them, to so many rows."""
-    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
-
-
 def _size(rows: int) -> int:
     """A power of two, or a multiple of 1024 if that is less."""
     power = max(32, 1 << (max(rows, 1) - 1).bit_length())
@@ -350,4 +358,3 @@ def _centring(by_step: bool) -> str:
 
 _fit = jax.jit(fit, static_argnums=(0, 1))
 _apply = jax.jit(lambda network, *inputs: network.apply(*inputs), static_argnums=0)
-_look = jax.jit(lambda network, *inputs: network.look(*inputs), static_argnums=0)

@@ -23,10 +23,12 @@ from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate
 from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.models import (
-    ImageModel,
     Mask,
     Model,
     NetworkModel,
+    PairModel,
+    PictureModel,
+    PlacesModel,
     RidgeModel,
     own_model,
     scores_of,
@@ -38,7 +40,7 @@ from tasid.envs.target import Target, seed_key
 from tasid.learning.choices import Floats
 from tasid.learning.labels import labels_for
 from tasid.learning.own import Own
-from tasid.learning.siamese import SiameseCNN, fits
+from tasid.learning.pictures import GridCNN, Patches, is_picture
 from tasid.mdp import RobustPlan
 from tasid.mdp.backward import layers
 from tasid.mdp.outcomes import outcomes
@@ -82,7 +84,7 @@ class OutcomeLearner:
         self._shape = target.observation_shape
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
-        self._replay = Replay()
+        self._replay = Replay(_patches(self._shape) if model is None else None)
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
         self._candidates = self._first_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
@@ -192,7 +194,7 @@ class OutcomeLearner:
         reachable = np.unique(np.concatenate(layers(sim)))
         if labels is not None and labels not in NUMBERINGS:
             raise ValueError(f"labels: {labels!r} is none of {', '.join(NUMBERINGS)}")
-        usual = MEANINGFUL if fits(self._shape) else NUMBERINGS
+        usual = MEANINGFUL if is_picture(self._shape) else NUMBERINGS
         for kind in usual if labels is None else [labels]:
             try:
                 table = LabelTables(labels_for(kind, sim))
@@ -207,10 +209,12 @@ class OutcomeLearner:
     def _simple_models(self, table: LabelTables, key: jax.Array) -> list[Model]:
         if self._own is not None:
             return [own_model(self._own, self._shape, table.size, key)]
-        if fits(self._shape):
-            rows, columns, channels = self._shape
-            network = SiameseCNN((rows, columns, channels), table.size)
-            return [ImageModel(network, key)]
+        if (patches := self._replay.patches) is not None:
+            grid, labels = patches.grid, table.size
+            heads: list[Model] = [PairModel(GridCNN(grid, labels), "convolutions", key)]
+            if table.labels.name_places:
+                heads.append(PlacesModel(math.prod(grid), labels, eta=self._plan.eta))
+            return [PictureModel(head, patches) for head in heads]
         aversion = ELSEWHERE if table.labels.name_places else math.inf
         return [
             RidgeModel(self._size, table.size, by_step=by_step, aversion=aversion)
@@ -231,15 +235,15 @@ class OutcomeLearner:
 
     def _judge(self, h: int) -> None:
         """Take the best, give up on the hopeless, and try networks where linear cannot do."""
-        self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
+        self._best = min(self._candidates, key=lambda candidate: candidate.rank)
         self._candidates = [
             candidate
             for candidate in self._candidates
-            if candidate.evidence <= self._best.evidence + _BEHIND
+            if candidate.rank <= self._best.rank + _BEHIND
         ]
         self._decoders = {c: self._decoders[c] for c in self._candidates}
         if h == 0 or not all(isinstance(one.model, RidgeModel) for one in self._candidates):
-            return
+            return  # richer ones were there before: with pictures, from the start
         judged = list(self._best.judged.values())
         losses = np.concatenate([np.zeros(0), *(step.losses for step in judged)])
         if losses.size < _JUDGED:
@@ -262,7 +266,7 @@ class OutcomeLearner:
             models = blank.models.at[: h + 1].set(rich.model.models(self._replay))
             self._decoders[rich] = blank.with_models(models)
             self._candidates.append(rich)
-        self._best = min(self._candidates, key=lambda candidate: candidate.evidence)
+        self._best = min(self._candidates, key=lambda candidate: candidate.rank)
 
     def _decoded(self, h: int, rows: Mask) -> tuple[NDArray[np.int32], Floats | None]:
         """Where the final model of step h thinks its explored transitions led.
@@ -278,6 +282,14 @@ class OutcomeLearner:
             belief = softmax(scores / float(decoder.temperature), axis=1)
             explained = (belief * tables.valid_at(h, states)).sum(axis=1)
         return tables.decoded(h, states, scores), explained
+
+
+def _patches(shape: tuple[int, ...]) -> Patches | None:
+    """The layer for observations of this shape, if they are pictures."""
+    if not is_picture(shape):
+        return None
+    rows, columns, channels = shape
+    return Patches((rows, columns, channels))
 
 
 def fano_level(number: NDArray[np.int64], eta: float) -> NDArray[np.float64]:

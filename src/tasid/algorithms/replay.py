@@ -6,16 +6,19 @@ those would learn to ignore x' (docs/outcome-classes.md, second counterexample).
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.learning import Labels
 from tasid.learning.choices import Choices, Floats
+from tasid.learning.pictures import Patches
 
+_CHUNK = 1024
+"""Pictures looked at together."""
 HOLD_OUT = 5
 """Every fifth episode of a step is held out while that step is judged."""
 
@@ -23,10 +26,16 @@ Rows = NDArray[np.bool_] | NDArray[np.intp]
 
 
 class Replay:
-    """All explored transitions, row after row in growing tables."""
+    """All explored transitions, row after row in growing tables.
 
-    def __init__(self) -> None:
-        self._pairs = Growing()
+    With `patches`, they hold what that layer sees of pictures instead of the pictures.
+    """
+
+    def __init__(self, patches: Patches | None = None) -> None:
+        self.patches = patches
+        self.measured: Floats = np.zeros(0, np.float32)
+        """The layer's parameters, once there were pictures to measure."""
+        self._pairs = _Growing()
         self.steps = 0
         """How many steps have had episodes."""
         self.step = np.zeros(0, np.int32)
@@ -36,19 +45,13 @@ class Replay:
 
     @property
     def pairs(self) -> NDArray[Any]:
-        """x and x' as they were observed, [n, 2, …]; not copied."""
+        """x and x', [n, 2, …]; not copied."""
         return self._pairs.rows
 
     @cached_property
     def flat(self) -> FlatInputs:
         """The same for models of vectors."""
         return FlatInputs(self)
-
-    def through(self, pairs: Growing) -> Replay:
-        """The same transitions, seen in another way."""
-        seen = copy(self)
-        seen._pairs = pairs
-        return seen
 
     def add(
         self,
@@ -59,13 +62,27 @@ class Replay:
     ) -> None:
         """New transitions of step h: the step at hand, the next one, or an earlier one."""
         number, taken = states.size, int((self.step == h).sum())
-        self._pairs.add(pairs)
+        held_out = np.arange(taken, taken + number) % HOLD_OUT == HOLD_OUT - 1
+        self._pairs.add(pairs if self.patches is None else self._seen(pairs, held_out))
         self.steps = max(self.steps, h + 1)
         self.step = np.concatenate([self.step, np.full(number, h, np.int32)])
         self.states = np.concatenate([self.states, states])
         self.command = np.concatenate([self.command, command])
-        place = np.arange(taken, taken + number)
-        self.held_out = np.concatenate([self.held_out, place % HOLD_OUT == HOLD_OUT - 1])
+        self.held_out = np.concatenate([self.held_out, held_out])
+
+    def _seen(self, pairs: NDArray[Any], held_out: NDArray[np.bool_]) -> Floats:
+        """What the layer sees of pictures; the first that are not held out measure it."""
+        assert self.patches is not None
+        if not self.measured.size:
+            first = pairs[~held_out]
+            self.measured = self.patches.measure(first.reshape(-1, *first.shape[2:]))
+        images = pairs.reshape(-1, *pairs.shape[2:])
+        parts = [
+            _look(self.patches, self.measured, images[first : first + _CHUNK])
+            for first in range(0, len(images), _CHUNK)
+        ]
+        seen = np.concatenate([np.zeros((0, *self.patches.grid), np.float32), *parts])
+        return seen.reshape(len(pairs), 2, *self.patches.grid)
 
 
 class FlatInputs:
@@ -73,7 +90,7 @@ class FlatInputs:
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
-        self._table = Growing()
+        self._table = _Growing()
         self.scale: Floats = np.ones(0, np.float32)
 
     @property
@@ -81,7 +98,7 @@ class FlatInputs:
         """[n, 2d], brought up to date; not copied."""
         replay = self._replay
         if replay.steps == 1 and len(self._table) != replay.step.size:
-            self._table = Growing()
+            self._table = _Growing()
             self._measure(replay.pairs)
         new = replay.pairs[len(self._table) :]
         if len(new):
@@ -106,7 +123,7 @@ class FlatInputs:
         self.scale = np.maximum(spread, floor).astype(np.float32)
 
 
-class Growing:
+class _Growing:
     """A table that takes rows at its end, with room to spare."""
 
     def __init__(self) -> None:
@@ -186,3 +203,14 @@ class LabelTables:
         table: NDArray[Any], step: NDArray[np.int32], states: NDArray[np.int32]
     ) -> NDArray[Any]:
         return table[states] if table.ndim == 2 else table[step, states]
+
+
+def _look(patches: Patches, measured: Floats, images: NDArray[Any]) -> Floats:
+    """Filled up, so that one shape is compiled."""
+    filled = np.zeros((_CHUNK, *images.shape[1:]), images.dtype)
+    filled[: len(images)] = images
+    seen: Floats = np.asarray(_look_at_all(patches, measured, filled))[: len(images)]
+    return seen
+
+
+_look_at_all = jax.jit(lambda patches, *given: patches.look(*given), static_argnums=0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class EtaEstimate:
     transitions: int
     planned: float
     p_value: float
-    """How likely so many surprises would be at most, were the planned η right (mid-p)."""
+    """How likely so many surprises would be at most, were the planned η right."""
 
     @property
     def exceeded(self) -> bool:
@@ -90,12 +91,30 @@ class Surprises:
         sim = self._plan.simulator
         number = self._number if self._number.ndim == 1 else self._number[h]
         keys = (h * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
-        hits = sim.successor_at(h)[states, actions.astype(np.int64)] != became
+        hits = self._differ(sim.successor_at(h)[states, actions.astype(np.int64)], became)
         choice = number[states] > 1
         self._keys.append(keys[choice].astype(np.int64))
         self._hits.append(hits[choice])
         if explained is not None:
             self._strange.append((keys.astype(np.int64), hits | (explained < _UNEXPLAINED)))
+
+    def _differ(self, intended: NDArray[Any], became: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Are they different outcomes? Ends that pay the same are not, and may look alike."""
+        differ: NDArray[np.bool_] = intended != became
+        if differ.any() and self._plan.simulator.successor.ndim == 2:
+            one, two = self._ends[intended], self._ends[became]
+            differ &= (one != two) | (one < 0)
+        return differ
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """For states that are never left, a number that those with equal rewards share; else −1."""
+        sim = self._plan.simulator
+        stay = np.flatnonzero((sim.successor == np.arange(sim.num_states)[:, None]).all(axis=1))
+        found = np.full(sim.num_states, -1, np.int64)
+        rewards = np.moveaxis(sim.reward, -2, 0)[stay].reshape(stay.size, -1)
+        found[stay] = np.unique(rewards, axis=0, return_inverse=True)[1].ravel()
+        return found
 
     def eta(self) -> EtaEstimate:
         """The estimate, with its interval and the test against the planned η."""
@@ -107,8 +126,7 @@ class Surprises:
         low = 0.0 if surprises == 0 else float(beta.ppf(tail, surprises, number - surprises + 1))
         full = surprises == number
         high = 1.0 if full else float(beta.isf(tail, surprises + 1, number - surprises))
-        p_value = float(binom.sf(surprises, number, planned))
-        p_value += 0.5 * float(binom.pmf(surprises, number, planned))
+        p_value = float(binom.sf(surprises - 1, number, planned))
         return EtaEstimate(surprises / number, low, high, number, planned, p_value)
 
     def map_errors(self) -> tuple[MapError, ...]:
