@@ -194,11 +194,13 @@ def test_evidence_quota_stops_and_goes_on():
     quota = EvidenceQuota(epsilon=0.05, delta=0.1)
     assert quota.batch == math.ceil(math.log(10) / 0.05) == 47
     assert quota.wants(0, 0, Told()) == 4 * 47
-    clear, unclear = Judgement(40, 0, -3.0), Judgement(40, 9, -3.0)
-    lossy, none = Judgement(40, 0, 12.0), Judgement(0, 0, 0.0)
+    clear, unclear = Judgement(40, 0, -3.0, 0.0), Judgement(40, 9, -3.0, 0.0)
+    lossy, none = Judgement(40, 0, 12.0, 0.0), Judgement(0, 0, 0.0, 1.0)
     assert quota.wants(0, 188, Told(clear)) == 0
     assert quota.wants(0, 188, Told(unclear)) == 94
     assert quota.wants(0, 188, Told(lossy)) == 94
+    assert quota.wants(0, 188, Told(clear._replace(doubt=0.06))) == 94, "slips might outvote it"
+    assert quota.wants(1, 47, Told(clear._replace(doubt=1.0), clear)) == 0, "its own step counts"
     assert quota.wants(0, 188, Told(none)) == 0, "no choice of outcomes: nothing to learn"
     assert quota.wants(0, 4_096, Told(unclear)) == 0, "given up"
     for bad in ({"epsilon": 0}, {"delta": 1.0}):

@@ -31,6 +31,8 @@ class Judgement(NamedTuple):
     """Not clearly decoded: the best outcome leads by less than half of what theory grants."""
     excess: float
     """Nats lost above the most that a perfect decoder can lose, summed over rows."""
+    doubt: float
+    """How likely slips outvote what the rarest of the step's outcomes looks like, at most."""
 
 
 class Progress(Protocol):
@@ -90,10 +92,11 @@ class EvidenceQuota:
     """Collect at every step until held-out evidence suffices.
 
     A step gets ln(1/δ)/ε episodes at least: an event of probability ε would show itself among
-    them with probability 1−δ. It gets more while, over the last steps together, more than a
-    fraction ε of the held-out transitions is not clearly decoded, or the held-out loss exceeds
-    what a perfect decoder could lose by more than chance. ε is what the evidence is held to, not a
-    guarantee: the guarantee's price is in `tasid.theory`.
+    them with probability 1−δ. It gets more while one of its outcomes was commanded so rarely that
+    slips might outvote what it looks like, with a probability above ε; and while, over the last
+    steps together, more than a fraction ε of the held-out transitions is not clearly decoded, or
+    the held-out loss exceeds what a perfect decoder could lose by more than chance. ε is what the
+    evidence is held to, not a guarantee: the guarantee's price is in `tasid.theory`.
     """
 
     epsilon: float = 0.05
@@ -126,6 +129,8 @@ class EvidenceQuota:
         judged = [progress.judged(step) for step in range(max(0, h + 1 - self.window), h + 1)]
         if judged[-1].rows == 0:
             return True
+        if judged[-1].doubt > self.epsilon:
+            return False
         rows = sum(step.rows for step in judged)
         unclear = sum(step.unclear for step in judged)
         excess = sum(step.excess for step in judged)

@@ -30,7 +30,9 @@ _PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 _BEHIND = 10.0
 """Nats of evidence behind the best at which a penalty is given up (odds of e^−10)."""
 _RACE = 32
-"""Steps after which the best penalty goes on alone."""
+"""Steps after which the best penalty goes on alone, …"""
+_GROWN = 1.05
+"""… and is fitted again only when there are so many times the rows of its last fit."""
 _VECTORS = FitConfig(learning_rate=1e-3, clip=1.0)
 _IMAGES = FitConfig(learning_rate=1e-3, batch_size=32, clip=1.0, patience=3, max_epochs=6)
 _HINDSIGHT = replace(_IMAGES, max_epochs=10)
@@ -81,6 +83,7 @@ class RidgeModel:
         blank = np.zeros((2 * size + 1, labels), np.float32)
         self._weights = dict.fromkeys(_PENALTIES, blank)
         self._evidence: dict[float, dict[int, float]] = {penalty: {} for penalty in _PENALTIES}
+        self._rows = 0
         self.parameters: Floats = blank.ravel()
 
     def fit(
@@ -94,8 +97,10 @@ class RidgeModel:
         )
         scores = {}
         training = replace(training, choices=replace(training.choices, aversion=self._aversion))
+        known = _RACE <= h < replay.steps and trained.sum() < _GROWN * self._rows
+        self._rows = self._rows if known else int(trained.sum())
         for penalty, start in self._weights.items():
-            weights = fit_ridge(training, penalty=penalty, start=start)
+            weights = start if known else fit_ridge(training, penalty=penalty, start=start)
             self._weights[penalty] = weights
             scores[penalty] = held_out.scores(weights)
             self._evidence[penalty][h] = float(held_out.choices.losses(scores[penalty]).sum())

@@ -61,6 +61,9 @@ _SLACK = 0.1
 """Nats above the perfect decoder's level at which a richer model class is tried."""
 _FEWEST = 8
 """Held-out transitions of one step before it is called indistinct."""
+_MET = 0.1
+_MOST_ETA = 0.4
+"""Above it, majorities take forever."""
 _JUDGED = 30
 """Held-out transitions before a model class is judged."""
 
@@ -171,13 +174,28 @@ class OutcomeLearner:
     def judged(self, h: int) -> Judgement:
         """What the held-out transitions of step h say about its model."""
         if h not in self._best.judged:
-            return Judgement(0, 0, 0.0)
+            return Judgement(0, 0, 0.0, 1.0)
         scores, choices, losses = self._best.judged[h]
         number, eta = choices.number, self._plan.eta
         f = np.sort(np.exp(choices.log_probabilities(scores)), axis=1)
         lead = (1 - 2 * eta) / (1 + (number - 2) * eta)
         unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
-        return Judgement(number.size, unclear, float((losses - fano_level(number, eta)).sum()))
+        excess = float((losses - fano_level(number, eta)).sum())
+        return Judgement(number.size, unclear, excess, self._doubt(h))
+
+    def _doubt(self, h: int) -> float:
+        """Could slips outvote the rarest label, of those that one in ten of step h's rows has?
+
+        Commanded n times in all steps together, it is in the minority there with a probability of
+        at most e^(−2 n (½−η)²), by Hoeffding's inequality.
+        """
+        choices = self._best.tables.choices(self._replay)
+        there = choices.number > 1
+        commanded = np.bincount(choices.label[there], minlength=choices.valid.shape[1])
+        share = choices.valid[there & (self._replay.step == h)].mean(axis=0)
+        met = share >= min(_MET, share.max())
+        margin = 0.5 - min(self._plan.eta, _MOST_ETA)
+        return math.exp(-2 * int(commanded[met].min()) * margin**2)
 
     def _first_candidates(self, labels: str | None) -> list[Candidate]:
         """Every numbering that fits the map, with the simplest models for what is observed."""

@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import Any
 
 
 def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, allow_nan=False))
+
+
+def print_training(result: dict[str, Any]) -> None:
+    print(f"learned from {result['episodes']} episodes in {result['seconds']:.1f} s")
+    if "starts" in result:
+        print_starts(result["starts"])
+    print_scores(result)
+    accuracy, estimate = result["decoder_accuracy"], result["eta_estimate"]
+    if accuracy is not None:
+        print(f"decoder accuracy  {accuracy:.4f}  (mean over steps)")
+    if estimate is not None:
+        low, high = estimate["low"], estimate["high"]
+        print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
+    print(f"model             {result['model']}")
+    for warning in result["warnings"]:
+        print(f"warning: {warning}")
+    print(f"policy            {result['policy']}")
+
+
+def print_plan(result: dict[str, Any], flips: str) -> None:
+    print(
+        f"{result['states']} states, {result['actions']} actions, horizon {result['horizon']}, "
+        f"η = {result['eta']}"
+    )
+    print(f"worst-case value of the robust plan   {result['worst_case_value']:.6g}")
+    print(f"its value if nothing is perturbed     {result['nominal_value']:.6g}")
+    print(f"best value if nothing is perturbed    {result['best_nominal_value']:.6g}")
+    print(f"proof of optimality (saddle gap)      {result['certificate_gap']:.1e}")
+    if "implied_eta" in result:
+        print(f"η of the environment on this map      {result['implied_eta']:.6g}")
+    states = (step["state"] for step in result["route"])
+    print("route " + " → ".join(str(state) for state, _ in groupby(states)))
+    print(flips)
+    if "png" in result:
+        print(f"picture {result['png']}")
 
 
 def print_scores(result: dict[str, Any]) -> None:

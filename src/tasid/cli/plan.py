@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tasid.cli.answers import print_json
+from tasid.cli.answers import print_json, print_plan
 from tasid.cli.arguments import (
     Eta,
     Horizon,
@@ -96,15 +95,5 @@ def plan(
     result["flips"] = [change.as_json() for change in changes]
     if as_json:
         print_json(result)
-        return
-    print(f"{sim.num_states} states, {sim.num_actions} actions, horizon {sim.horizon}, η = {eta}")
-    print(f"worst-case value of the robust plan   {robust.start_value:.6g}")
-    print(f"its value if nothing is perturbed     {result['nominal_value']:.6g}")
-    print(f"best value if nothing is perturbed    {nominal.start_value:.6g}")
-    print(f"proof of optimality (saddle gap)      {result['certificate_gap']:.1e}")
-    if "implied_eta" in result:
-        print(f"η of the environment on this map      {result['implied_eta']:.6g}")
-    print("route " + " → ".join(str(state) for state, _ in groupby(step.state for step in route)))
-    print(in_words(changes, eta))
-    if png is not None:
-        print(f"picture {png}")
+    else:
+        print_plan(result, in_words(changes, eta))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tasid.cli.answers import print_json, print_scores, print_starts
+from tasid.cli.answers import print_json, print_training
 from tasid.cli.arguments import (
     Episodes,
     Eta,
@@ -99,41 +99,27 @@ def train(
         raise ValueError(f"--epopt-epsilon: {epopt_epsilon} with --algorithm tasid")
     sim, source = map_for(env, options, simulator, map_settings, horizon)
     order = Order(
-        env,
-        options,
-        eta,
-        _episodes(episodes),
-        seed,
-        method,
-        number,
-        sim,
-        source,
-        starts,
-        labels and f"outcomes {labels}",
-        epsilon,
-        delta,
+        environment=env,
+        options=options,
+        eta=eta,
+        episodes=_episodes(episodes),
+        seed=seed,
+        method=method,
+        evaluation_episodes=number,
+        simulator=sim,
+        source=source,
+        starts=starts,
+        labels=labels and f"outcomes {labels}",
+        epsilon=epsilon,
+        delta=delta,
     )
     folder = out or Path("runs") / f"{env.replace('/', '-').replace(':', '-')}-seed{seed}"
     with Progress(quiet=not sys.stderr.isatty()) as progress:
         result = carry_out(order, folder, overwrite=overwrite, callbacks=[progress])
     if as_json:
         print_json(result)
-        return
-    print(f"learned from {result['episodes']} episodes in {result['seconds']:.1f} s")
-    if "starts" in result:
-        print_starts(result["starts"])
-    print_scores(result)
-    accuracy = result["decoder_accuracy"]
-    if accuracy is not None:
-        print(f"decoder accuracy  {accuracy:.4f}  (mean over steps)")
-    estimate = result["eta_estimate"]
-    if estimate is not None:
-        low, high = estimate["low"], estimate["high"]
-        print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
-    print(f"model             {result['model']}")
-    for warning in result["warnings"]:
-        print(f"warning: {warning}")
-    print(f"policy            {result['policy']}")
+    else:
+        print_training(result)
 
 
 def _episodes(text: str) -> int | Literal["auto"]:

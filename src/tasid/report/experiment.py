@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tasid.report.drawing import DARK, LIGHT, house_style, inline_svg, picture_bytes
-from tasid.report.page import PAGE_NAME, resource, variables
+from tasid.report.drawing import house_style, inline_svg, picture_bytes
+from tasid.report.sheet import PAGE_NAME, render_sheet
 from tasid.runs.experiments.records import Records
 from tasid.storage import write_bytes_atomically
 
@@ -128,20 +126,20 @@ def build_experiment_report(folder: str | Path) -> Built:
 
 def render(content: Content) -> str:
     """The page as text."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string(resource("experiment.html"))
     drawings = {
         panel.name: inline_svg(
             panel.draw(), name=panel.name, title=panel.title, description=panel.description
         )
         for panel in _panels(content)
     }
-    return template.render(
-        css=Markup(resource("style.css")),
-        light=variables(LIGHT),
-        dark=variables(DARK),
+    return render_sheet(
+        "experiment.html",
+        {},
+        kind="an experiment",
+        made_from="the records of this experiment",
+        title=content.title,
+        headline=content.headline,
+        certainty=content.state,
         content=content,
         drawings=drawings,
     )

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from tasid.mdp import RobustPlan, policy_value
 from tasid.report import gallery, trust, wording
 from tasid.report.command import rerun_command
-from tasid.report.drawing import DARK, LIGHT, house_style
+from tasid.report.drawing import house_style
 from tasid.report.findings import Findings, read_findings
 from tasid.report.routes import Routes
+from tasid.report.sheet import PAGE_NAME, render_sheet
 from tasid.report.wording import UNKNOWN, count, number, percent
 from tasid.storage import write_bytes_atomically
 
-PAGE_NAME = "report.html"
 _OPEN_TABLE = 12
 """A table of more steps is folded."""
 
@@ -37,13 +33,6 @@ def build_report(folder: str | Path) -> Path:
 
 def render(found: Findings) -> str:
     """The page as text."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        number=number, episodes=wording.episodes_of, sentence=wording.sentence
-    )
-    template = environment.from_string(resource("template.html"))
     routes = Routes.of(found.policy.plan)
     with house_style():
         learning = list(gallery.learning_panels(found))
@@ -58,10 +47,11 @@ def render(found: Findings) -> str:
         ("returns", 1),
         ("routes", 1),
     ]
-    return template.render(
-        css=Markup(resource("style.css")),
-        light=variables(LIGHT),
-        dark=variables(DARK),
+    return render_sheet(
+        "run.html",
+        {"number": number, "episodes": wording.episodes_of, "sentence": wording.sentence},
+        kind="a learning run",
+        made_from="the files of this run",
         title=_title(found),
         headline=wording.headline(found),
         certainty=wording.certainty(found),
@@ -147,13 +137,3 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _flat(item, f"{path}.{key}" if path else str(key))
     elif path:
         yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def variables(palette: Mapping[str, str]) -> Markup:
-    """A palette as CSS."""
-    return Markup("; ".join(f"--{name}: {code}" for name, code in palette.items()))
-
-
-def resource(name: str) -> str:
-    """A file that lies beside this one."""
-    return files("tasid.report").joinpath(name).read_text(encoding="utf-8")
