@@ -91,17 +91,19 @@ class RidgeModel:
     ) -> Floats:
         """Refit under every penalty still in the race."""
         centres, group = replay.flat.centres(by_step=self._by_step)
-        training, held_out = (
-            Examples(replay.flat.inputs[rows], centres, group[rows], choices.only(rows))
-            for rows in (trained, judged)
-        )
-        scores = {}
-        training = replace(training, choices=replace(training.choices, aversion=self._aversion))
-        known = _RACE <= h < replay.steps and trained.sum() < _GROWN * self._rows
-        self._rows = self._rows if known else int(trained.sum())
-        for penalty, start in self._weights.items():
-            weights = start if known else fit_ridge(training, penalty=penalty, start=start)
-            self._weights[penalty] = weights
+
+        def examples(rows: Mask, aversion: float) -> Examples:
+            chosen = replace(choices.only(rows), aversion=aversion)
+            return Examples(replay.flat.inputs[rows], centres, group[rows], chosen)
+
+        held_out, scores, number = examples(judged, np.inf), {}, int(trained.sum())
+        if not (_RACE <= h < replay.steps and number < _GROWN * self._rows):
+            self._rows, training = number, examples(trained, self._aversion)
+            self._weights = {
+                penalty: fit_ridge(training, penalty=penalty, start=start)
+                for penalty, start in self._weights.items()
+            }
+        for penalty, weights in self._weights.items():
             scores[penalty] = held_out.scores(weights)
             self._evidence[penalty][h] = float(held_out.choices.losses(scores[penalty]).sum())
         total = {p: sum(self._evidence[p].values()) for p in self._weights}

@@ -91,6 +91,8 @@ class FlatInputs:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self._table = _Growing()
+        self._means: dict[int, tuple[int, Floats]] = {}
+        """By step: how many rows, and their mean."""
         self.scale: Floats = np.ones(0, np.float32)
 
     @property
@@ -98,7 +100,7 @@ class FlatInputs:
         """[n, 2d], brought up to date; not copied."""
         replay = self._replay
         if replay.steps == 1 and len(self._table) != replay.step.size:
-            self._table = _Growing()
+            self._table, self._means = _Growing(), {}
             self._measure(replay.pairs)
         new = replay.pairs[len(self._table) :]
         if len(new):
@@ -108,11 +110,15 @@ class FlatInputs:
     def centres(self, *, by_step: bool) -> tuple[Floats, NDArray[np.int32]]:
         """Means of training rows, of every step or of the first alone, and each row's."""
         replay, inputs = self._replay, self.inputs
+        training = ~replay.held_out
+        number = np.bincount(replay.step[training], minlength=replay.steps)
         means: list[Floats] = []
         for h in range(replay.steps if by_step else 1):
-            rows = (replay.step == h) & ~replay.held_out
+            if self._means.get(h, (0, None))[0] != number[h]:
+                mean = inputs[training & (replay.step == h)].mean(axis=0)
+                self._means[h] = int(number[h]), mean
             # A step may have no rows: all its episodes had ended before.
-            means.append(inputs[rows].mean(axis=0) if rows.any() else means[-1])
+            means.append(self._means[h][1] if number[h] else means[-1])
         return np.stack(means), replay.step if by_step else np.zeros_like(replay.step)
 
     def _measure(self, pairs: NDArray[Any]) -> None:
