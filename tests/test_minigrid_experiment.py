@@ -78,7 +78,7 @@ def test_smoke_runs_from_the_first_episode_to_an_ending(tmp_path):
     records = sweep(experiment("minigrid-eta"), tmp_path, size="smoke", workers=1)
     (series,) = records.series()
     assert series.ending["episodes"] == SIZES["smoke"].episodes
-    assert series.ending["model"].startswith("convolutions, outcomes by ")
+    assert "outcomes by " in series.ending["model"]  # which, 80 episodes cannot promise
     before = (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes()
     sweep(experiment("minigrid-eta"), tmp_path, size="smoke", workers=1)
     assert (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes() == before, "done once"

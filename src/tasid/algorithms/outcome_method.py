@@ -10,6 +10,7 @@ model class is used is decided by held-out evidence, simple first. See docs/outc
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import jax
@@ -88,6 +89,7 @@ class OutcomeLearner:
         self._key = jax.random.fold_in(seed_key(seed), FITTING)
         self._number = outcomes(plan.simulator).number
         self._replay = Replay(_patches(self._shape) if model is None else None)
+        self._taken: Counter[int] = Counter()
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
         self._candidates = self._first_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
@@ -117,6 +119,7 @@ class OutcomeLearner:
     def learn(self, h: int, data: Explored) -> Fitted:
         """Refit all candidates still in the race; the best one's model becomes the step's."""
         one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
+        self._taken[h] += one.live.size
         self._remember(h, one.live, one)
         if one.aside is not None:
             for earlier in np.unique(one.detour[one.detour >= 0]):
@@ -184,7 +187,7 @@ class OutcomeLearner:
         return Judgement(number.size, unclear, excess, self._doubt(h))
 
     def _doubt(self, h: int) -> float:
-        """Could slips outvote the rarest label, of those that one in ten of step h's rows has?
+        """Could slips outvote the rarest label, of those that one in ten of step h's episodes has?
 
         Commanded n times in all steps together, it is in the minority there with a probability of
         at most e^(−2 n (½−η)²), by Hoeffding's inequality.
@@ -192,10 +195,9 @@ class OutcomeLearner:
         choices = self._best.tables.choices(self._replay)
         there = choices.number > 1
         commanded = np.bincount(choices.label[there], minlength=choices.valid.shape[1])
-        share = choices.valid[there & (self._replay.step == h)].mean(axis=0)
-        met = share >= min(_MET, share.max())
+        met = choices.valid[there & (self._replay.step == h)].sum(axis=0) >= _MET * self._taken[h]
         margin = 0.5 - min(self._plan.eta, _MOST_ETA)
-        return math.exp(-2 * int(commanded[met].min()) * margin**2)
+        return math.exp(-2 * int(commanded[met].min()) * margin**2) if met.any() else 0.0
 
     def _first_candidates(self, labels: str | None) -> list[Candidate]:
         """Every numbering that fits the map, with the simplest models for what is observed."""

@@ -112,8 +112,9 @@ class Surprises:
         sim = self._plan.simulator
         stay = np.flatnonzero((sim.successor == np.arange(sim.num_states)[:, None]).all(axis=1))
         found = np.full(sim.num_states, -1, np.int64)
-        rewards = np.moveaxis(sim.reward, -2, 0)[stay].reshape(stay.size, -1)
-        found[stay] = np.unique(rewards, axis=0, return_inverse=True)[1].ravel()
+        if stay.size:
+            rewards = np.moveaxis(sim.reward, -2, 0)[stay].reshape(stay.size, -1)
+            found[stay] = np.unique(rewards, axis=0, return_inverse=True)[1].ravel()
         return found
 
     def eta(self) -> EtaEstimate:

@@ -17,7 +17,7 @@ from tasid.report.experiment_grid_figures import against_figure, looks_figure
 from tasid.report.grid_picture import draw_grid
 from tasid.report.routes import Routes
 from tasid.report.wording import count
-from tasid.runs.experiments.minigrid import ETA, SIZES, jobs
+from tasid.runs.experiments.minigrid import ETA, SIZES, Size, jobs
 from tasid.runs.experiments.records import Records, Series
 
 _PEERS = {
@@ -67,7 +67,7 @@ def content(records: Records) -> Content:
     return Content(
         title=str(described["title"]),
         headline=_headline(points, against),
-        state=f"Size {size}: {count(what.episodes)} episodes a run, "
+        state=f"Size {size}: {_episodes(what, against)} a run, "
         f"{len(what.seeds)} seeds, each a random perturbation of its own; {done} of {planned} runs "
         "are complete.",
         sections=(_map_section(), _results(points, against), _cost(points)),
@@ -75,6 +75,13 @@ def content(records: Records) -> Content:
         table=[_json_row(point, against) for point in points],
         versions=tuple(dict.fromkeys(v for one in series for v in one.versions)),
     )
+
+
+def _episodes(what: Size, against: str) -> str:
+    if against == "height" or what.episodes == what.noisy_episodes:
+        return f"{count(what.episodes)} episodes"
+    usual, noisy = count(what.episodes), count(what.noisy_episodes)
+    return f"{usual} episodes at η = {ETA:g} and {noisy} above"
 
 
 def _points(series: Sequence[Series], against: str) -> list[Point]:
