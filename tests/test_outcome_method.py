@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tasid
 from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Judgement
+from tasid.algorithms.candidates import Candidate, Judged
 from tasid.algorithms.outcome_method import OutcomeLearner, fano_level
 from tasid.algorithms.tasid import tasid as run_tasid
 from tasid.runs.diagnosis import diagnose
@@ -183,24 +185,27 @@ def test_the_user_may_fix_epsilon_and_delta():
 
 
 class Told:
-    def __init__(self, *steps):
-        self.steps = steps
+    def __init__(self, *steps, doubts=(0.0, 0.0)):
+        self.steps, self.doubts = steps, doubts
 
     def judged(self, h):
         return self.steps[h]
+
+    def doubt(self, h):
+        return self.doubts[h]
 
 
 def test_evidence_quota_stops_and_goes_on():
     quota = EvidenceQuota(epsilon=0.05, delta=0.1)
     assert quota.batch == math.ceil(math.log(10) / 0.05) == 47
     assert quota.wants(0, 0, Told()) == 4 * 47
-    clear, unclear = Judgement(40, 0, -3.0, 0.0), Judgement(40, 9, -3.0, 0.0)
-    lossy, none = Judgement(40, 0, 12.0, 0.0), Judgement(0, 0, 0.0, 1.0)
+    clear, unclear = Judgement(40, 0, -3.0), Judgement(40, 9, -3.0)
+    lossy, none = Judgement(40, 0, 12.0), Judgement(0, 0, 0.0)
     assert quota.wants(0, 188, Told(clear)) == 0
     assert quota.wants(0, 188, Told(unclear)) == 94
     assert quota.wants(0, 188, Told(lossy)) == 94
-    assert quota.wants(0, 188, Told(clear._replace(doubt=0.06))) == 94, "slips might outvote it"
-    assert quota.wants(1, 47, Told(clear._replace(doubt=1.0), clear)) == 0, "its own step counts"
+    assert quota.wants(0, 188, Told(clear, doubts=[0.06])) == 94, "slips might outvote it"
+    assert quota.wants(1, 47, Told(clear, clear, doubts=[1.0, 0.0])) == 0, "its own step counts"
     assert quota.wants(0, 188, Told(none)) == 0, "no choice of outcomes: nothing to learn"
     assert quota.wants(0, 4_096, Told(unclear)) == 0, "given up"
     for bad in ({"epsilon": 0}, {"delta": 1.0}):
@@ -241,3 +246,42 @@ def test_detours_and_plan_roll_ins(lock20):
         assert set(detour.tolist()) <= {-1, h - 1, h - 2}
     late = np.concatenate([seen[h] >= 0 for h in range(2, 19)])
     assert abs(late.mean() - 0.5) < 4.5 * 0.5 / math.sqrt(late.size)
+
+
+def test_a_network_has_to_be_worth_it():
+    """By ten nats: less may be chance."""
+
+    def candidate(loss, *, network):
+        found = Candidate(None, SimpleNamespace(remembers=network))
+        found.judged[0] = Judged(None, None, np.array([loss]))
+        return found
+
+    simple = candidate(50.0, network=False)
+    assert simple.rank < candidate(40.5, network=True).rank
+    assert simple.rank > candidate(39.5, network=True).rank
+    assert simple.rank > candidate(49.5, network=False).rank
+
+
+def test_doubt_is_about_the_rarest_outcome_that_is_met():
+    """Three doors from one room; nothing is left to choose behind them."""
+    from tasid.envs.block import block_mdp
+    from test_tasid import OneHot
+
+    successor = [[1, 2, 3], *([s] * 3 for s in (1, 2, 3))]
+    sim = tasid.AbstractSimulator(successor, np.zeros((4, 3)), horizon=3)
+    env = block_mdp("doors", {}, tasid.perturb(sim, eta=0.0, seed=0), OneHot(4))
+    seen = []
+
+    class Spy(OutcomeLearner):
+        def learn(self, h, data):
+            fitted = super().learn(h, data)
+            seen.append((np.bincount(np.asarray(data.command[0]), minlength=3), self.doubt(h)))
+            return fitted
+
+    plan = tasid.robust_dp(sim, eta=0.1)
+    quota = FixedQuota(90, (1.0, 0.0))
+    run_tasid([env.target], [plan], Spy(env.target, plan, quota=quota, seed=0), seeds=[0])
+    commanded, doubt = seen[0]
+    assert commanded.max() > commanded.min() > 0
+    assert doubt == pytest.approx(math.exp(-2 * commanded.min() * 0.4**2))
+    assert seen[1][1] == 0.0

@@ -59,6 +59,20 @@ def test_labels_that_are_often_wrong(eta):
     assert choices.losses(scores).mean() < entropy + 0.1
 
 
+def test_places_in_a_row_some_of_them_rare():
+    """Labels alone pull the rare place to the middle, and looks differ in nothing but one number.
+
+    All of it lies far from 0.
+    """
+    rng = np.random.default_rng(3)
+    means, all_of = np.array([[50.0], [53.0], [54.0]], np.float32), [0, 1, 2]
+    commanded = rng.choice(all_of, 200, p=[0.8, 0.15, 0.05])
+    happened = slipped(rng, commanded, all_of, 0.3)
+    seen, choices = moves(rng, means, all_of, commanded, happened)
+    told, _ = decoded(fit_places(seen, choices, eta=0.3), seen, choices.valid)
+    assert (told == happened).all()
+
+
 def test_a_new_place_wins_by_exclusion():
     """All that was seen of place 4 was labelled as another one, which is known from elsewhere."""
     rng = np.random.default_rng(1)

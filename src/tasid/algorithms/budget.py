@@ -31,8 +31,6 @@ class Judgement(NamedTuple):
     """Not clearly decoded: the best outcome leads by less than half of what theory grants."""
     excess: float
     """Nats lost above the most that a perfect decoder can lose, summed over rows."""
-    doubt: float
-    """How likely slips outvote what the rarest of the step's outcomes looks like, at most."""
 
 
 class Progress(Protocol):
@@ -40,6 +38,9 @@ class Progress(Protocol):
 
     def judged(self, h: int) -> Judgement:
         """The evidence about step h."""
+
+    def doubt(self, h: int) -> float:
+        """How likely slips outvote what the rarest of its outcomes looks like, at most."""
 
 
 class Quota(Protocol):
@@ -129,7 +130,7 @@ class EvidenceQuota:
         judged = [progress.judged(step) for step in range(max(0, h + 1 - self.window), h + 1)]
         if judged[-1].rows == 0:
             return True
-        if judged[-1].doubt > self.epsilon:
+        if progress.doubt(h) > self.epsilon:
             return False
         rows = sum(step.rows for step in judged)
         unclear = sum(step.unclear for step in judged)

@@ -63,6 +63,7 @@ _SLACK = 0.1
 _FEWEST = 8
 """Held-out transitions of one step before it is called indistinct."""
 _MET = 0.1
+"""The share of a step's episodes that must meet an outcome before it is waited for."""
 _MOST_ETA = 0.4
 """Above it, majorities take forever."""
 _JUDGED = 30
@@ -90,6 +91,7 @@ class OutcomeLearner:
         self._number = outcomes(plan.simulator).number
         self._replay = Replay(_patches(self._shape) if model is None else None)
         self._taken: Counter[int] = Counter()
+        """Episodes of every step, those included that had ended before it."""
         self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
         self._candidates = self._first_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
@@ -177,16 +179,15 @@ class OutcomeLearner:
     def judged(self, h: int) -> Judgement:
         """What the held-out transitions of step h say about its model."""
         if h not in self._best.judged:
-            return Judgement(0, 0, 0.0, 1.0)
+            return Judgement(0, 0, 0.0)
         scores, choices, losses = self._best.judged[h]
         number, eta = choices.number, self._plan.eta
         f = np.sort(np.exp(choices.log_probabilities(scores)), axis=1)
         lead = (1 - 2 * eta) / (1 + (number - 2) * eta)
         unclear = int((f[:, -1] - f[:, -2] < 0.5 * lead).sum())
-        excess = float((losses - fano_level(number, eta)).sum())
-        return Judgement(number.size, unclear, excess, self._doubt(h))
+        return Judgement(number.size, unclear, float((losses - fano_level(number, eta)).sum()))
 
-    def _doubt(self, h: int) -> float:
+    def doubt(self, h: int) -> float:
         """Could slips outvote the rarest label, of those that one in ten of step h's episodes has?
 
         Commanded n times in all steps together, it is in the minority there with a probability of
