@@ -38,7 +38,7 @@ SETTINGS = {
         Setting("H40", 40, 2_000),
         Setting("H40-auto", 40, "auto"),
         Setting("H100", 100, 6_000),
-        Setting("H400", 400, 15_000, eta=0.02),
+        Setting("H400", 400, 40_000, eta=0.02),
         Setting("A4", 40, 2_000, options={"num_actions": 4}),
         Setting("A25", 40, 2_000, options={"num_actions": 25}),
         Setting("eta0.3", 20, 2_000, eta=0.3),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,20 +102,40 @@ def test_eta_exceeded_has_power_and_few_false_alarms(lock20, policy):
 @pytest.mark.parametrize("step", [4, 9])
 def test_a_wrong_map_is_noticed(lock20, step):
     """On the route, the good action really leads where the others lead; the map says otherwise."""
-    sim = lock20.simulator
-    plan = tasid.robust_dp(sim, eta=0.1)
-    here = plan.route()[step]
-    state, action = sim.states.index(here.state), here.action
-    successor = np.array(sim.successor)
-    others = [int(t) for t in successor[state] if t != successor[state, action]]
-    truth = np.array(successor)
-    truth[state, action] = others[0]
-    from dataclasses import replace
+    here, successor = place(lock20.simulator, step)
+    others = [int(t) for t in successor[here[0]] if t != successor[here]]
+    successor[here] = others[0]
+    found = learned_on(lock20, successor)
+    assert any(error.step in (step, step + 1) for error in found.map_errors)
+    assert any("the map is wrong" in warning for warning in found.warnings)
 
-    real = replace(lock20.target, successor=jnp.asarray(truth, jnp.int32))
-    result = tasid.learn(real, sim, eta=0.1, episodes=2_000, seed=5)
-    assert any(error.step in (step, step + 1) for error in result.diagnostics.map_errors)
-    assert any("the map is wrong" in warning for warning in result.diagnostics.warnings)
+
+@pytest.mark.parametrize("step", [8, 13])
+def test_a_map_that_is_wrong_beyond_its_outcomes_is_noticed(lock20, step):
+    """The good action really leads where no action leads, and a model fitted to it would agree."""
+    sim = lock20.simulator
+    here, successor = place(sim, step)
+    dead = sim.states.index((step + 1, 3))
+    assert dead not in successor[here[0]]
+    successor[here] = dead
+    first = learned_on(lock20, successor).map_errors[0]
+    assert (first.step, sim.states.index(first.state), first.action) == (step, *here)
+
+
+def test_no_place_is_blamed_on_a_right_map(lock20):
+    assert learned_on(lock20, np.array(lock20.simulator.successor)).map_errors == ()
+
+
+def place(sim, step):
+    """Where the plan's route is at a step, as an index of the successors; and a copy of these."""
+    here = tasid.robust_dp(sim, eta=0.1).route()[step]
+    return (sim.states.index(here.state), here.action), np.array(sim.successor)
+
+
+def learned_on(lock, successor):
+    """What is noticed where commands lead there, while the map is the lock's."""
+    real = replace(lock.target, successor=jnp.asarray(successor, jnp.int32))
+    return tasid.learn(real, lock.simulator, eta=0.1, episodes=2_000, seed=7).diagnostics
 
 
 def test_planning_with_too_small_an_eta_warns():

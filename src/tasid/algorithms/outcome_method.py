@@ -23,6 +23,7 @@ from scipy.special import softmax
 from tasid.algorithms.budget import Judgement, Quota
 from tasid.algorithms.candidates import Candidate
 from tasid.algorithms.decoder import Decoder
+from tasid.algorithms.looks import witness
 from tasid.algorithms.models import (
     Mask,
     Model,
@@ -157,10 +158,13 @@ class OutcomeLearner:
         seen = Surprises(self._plan, self._number)
         for path, detour in self._paths:
             seen.add_path(path, detour)
-        for h in range(self._replay.steps):
-            here = self._replay.step == h
-            states, command = self._replay.states[here], self._replay.command[here]
-            seen.add(h, states, command, *self._decoded(h, here))
+        replay, best = self._replay, self._best
+        for h in range(replay.steps):
+            here = replay.step == h
+            seen.add(h, replay.states[here], replay.command[here], *self._decoded(h, here))
+        if best.tables.labels.name_places and isinstance(best.model, RidgeModel):
+            told = witness(replay, best.tables, eta=self._plan.eta)
+            seen.add_testimony(replay.step, replay.states, replay.command, told)
         return seen
 
     def indistinct(self) -> list[int]:

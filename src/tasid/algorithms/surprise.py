@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
+from tasid.algorithms.looks import Testimony
 from tasid.mdp import RobustPlan
 
 _CONFIDENCE = 0.95
@@ -68,6 +69,7 @@ class Surprises:
         self._keys: list[NDArray[np.int64]] = []
         self._hits: list[NDArray[np.bool_]] = []
         self._strange: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
+        self._told: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
 
     def add_path(self, path: NDArray[np.int32], detour: NDArray[np.int32] | None = None) -> None:
         """Tracked states [n, h+1] of roll-ins, whose actions were the plan's but at the detour."""
@@ -90,13 +92,30 @@ class Surprises:
         """
         sim = self._plan.simulator
         number = self._number if self._number.ndim == 1 else self._number[h]
-        keys = (h * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
+        keys, choice = self._place(h, states, actions), number[states] > 1
         hits = self._differ(sim.successor_at(h)[states, actions.astype(np.int64)], became)
-        choice = number[states] > 1
-        self._keys.append(keys[choice].astype(np.int64))
+        self._keys.append(keys[choice])
         self._hits.append(hits[choice])
         if explained is not None:
-            self._strange.append((keys.astype(np.int64), hits | (explained < _UNEXPLAINED)))
+            self._strange.append((keys, hits | (explained < _UNEXPLAINED)))
+
+    def add_testimony(
+        self,
+        step: NDArray[np.int32],
+        states: NDArray[np.int32],
+        actions: NDArray[Any],
+        told: Testimony,
+    ) -> None:
+        """Whether a model that never saw a step thinks its commands led elsewhere."""
+        keys = self._place(step, states, actions)
+        self._told.append((keys[told.reliable], told.elsewhere[told.reliable]))
+
+    def _place(
+        self, step: int | NDArray[np.int32], states: NDArray[np.int32], actions: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """(h, s, a) as one number."""
+        sim = self._plan.simulator
+        return (step * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
 
     def _differ(self, intended: NDArray[Any], became: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Are they different outcomes? Ends that pay the same are not, and may look alike."""
@@ -134,27 +153,33 @@ class Surprises:
         """Places with more surprises than η and decoding errors explain.
 
         Explored transitions are tested for strangeness, too: they may lead where the map has no
-        outcome at all. The level is 0.01 for all places and both tests together (Bonferroni).
+        outcome at all. And a witness is heard about them who was not fitted to them: the model that
+        was may have come to believe the map. The level is 0.01 for all places and tests together
+        (Bonferroni). In the order of steps: a wrong place misleads what follows it.
         """
         found: dict[tuple[int, Any, int], MapError] = {}
-        tests = [list(zip(self._keys, self._hits, strict=True)), self._strange]
+        tests = [list(zip(self._keys, self._hits, strict=True)), self._strange, self._told]
         for rows in filter(None, tests):
             keys, hits = (np.concatenate(part) for part in zip(*rows, strict=True))
-            for error in self._tested(keys, hits, len(tests)):
+            by_step = rows is self._told
+            for error in self._tested(keys, hits, len(tests), by_step=by_step):
                 place = error.step, error.state, error.action
                 if place not in found or error.p_value < found[place].p_value:
                     found[place] = error
-        return tuple(sorted(found.values(), key=lambda error: error.p_value))
+        return tuple(sorted(found.values(), key=lambda error: (error.step, error.p_value)))
 
     def _tested(
-        self, keys: NDArray[np.int64], hits: NDArray[np.bool_], tests: int
+        self, keys: NDArray[np.int64], hits: NDArray[np.bool_], tests: int, *, by_step: bool
     ) -> Iterator[MapError]:
         places, where = np.unique(keys, return_inverse=True)
         visits = np.bincount(where)
         surprises = np.bincount(where, weights=hits).astype(np.int64)
-        # A place is held against the planned η, and against how often all others surprise.
-        others = np.maximum(visits.sum() - visits, 1)
-        rate = (surprises.sum() - surprises) / others
+        # A place is held against the planned η, and against how often all others surprise, or all
+        # others of its step.
+        sim = self._plan.simulator
+        step = places // (sim.num_states * sim.num_actions) * by_step
+        others = np.maximum(np.bincount(step, visits)[step] - visits, 1)
+        rate = (np.bincount(step, surprises)[step] - surprises) / others
         usual = rate + 2 * np.sqrt(rate * (1 - rate) / others)
         allowed = np.minimum(np.maximum(self._plan.eta, usual) + _DECODING_ERRORS, 1.0)
         tested = visits >= _FEWEST

@@ -29,6 +29,10 @@ class Examples:
     """Which centre belongs to each row, [n]."""
     choices: Choices
 
+    def only(self, rows: NDArray[np.bool_]) -> Examples:
+        """Some of the rows."""
+        return Examples(self.inputs[rows], self.centres, self.group[rows], self.choices.only(rows))
+
     def scores(self, weights: Floats) -> Floats:
         """(inputs − centre)·W + b for weights [D+1, L], of every row, [n, L]."""
         offset = weights[-1:] - self.centres @ weights[:-1]

@@ -1,0 +1,68 @@
+"""What places look like, learned from the steps before: a witness whom the map cannot mislead.
+
+The model that decodes a step has been fitted to it, with the map's word for where commands lead.
+Where the map is wrong, it learns to agree. So the map is tested by another one, which sees x'
+alone, gives every place a chance, and has learned from earlier steps only. It is heard about the
+places that it told rightly before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.replay import LabelTables, Replay
+from tasid.learning.ridge import Examples, fit_ridge
+
+_PARTS = 10
+"""Steps are cut into so many parts; what was learned before a part serves all of it."""
+_PENALTY = 10.0
+_SURE = math.log(3.0)
+"""Another place must be so many nats likelier."""
+_HEARD = 50
+"""So often it must have told a place, …"""
+_ERRORS = 0.1
+"""… and been wrong no more often than this and slips together."""
+
+Mask = NDArray[np.bool_]
+
+
+class Testimony(NamedTuple):
+    """What is said about every transition of a replay, [n] each."""
+
+    elsewhere: Mask
+    """Does x' look like another place than the command should have led to?"""
+    reliable: Mask
+    """Was it told rightly, as a rule, where such commands led? Never where there is no choice of
+    outcomes: those are ends, and who seems to have left one was not there."""
+
+
+def witness(replay: Replay, tables: LabelTables, *, eta: float) -> Testimony:
+    """Ask about every part of the steps what was learned before it."""
+    choices = tables.choices(replay)
+    label, everywhere = choices.label, np.ones_like(choices.valid)
+    # A step's own centre would hide that one place was met instead of another.
+    centres, group = replay.flat.centres(by_step=False)
+    half = centres.shape[1] // 2
+    looks = Examples(
+        replay.flat.inputs[:, half:], centres[:, half:], group, replace(choices, valid=everywhere)
+    )
+    weights = np.zeros((half + 1, tables.size), np.float32)
+    elsewhere, reliable = np.zeros((2, label.size), bool)
+    told, wrong = np.zeros((2, tables.size))
+    part = -(-replay.steps // _PARTS)
+    for first in range(part, replay.steps, part):
+        weights = fit_ridge(looks.only(replay.step < first), penalty=_PENALTY, start=weights)
+        here = (first <= replay.step) & (replay.step < first + part)
+        scores = looks.only(here).scores(weights)
+        lead = scores.max(axis=1) - scores[np.arange(len(scores)), label[here]]
+        elsewhere[here] = lead > _SURE
+        heard = (told >= _HEARD) & (wrong <= (eta + _ERRORS) * told)
+        reliable[here] = heard[label[here]] & (choices.number[here] > 1)
+        told += np.bincount(label[here], minlength=tables.size)
+        wrong += np.bincount(label[here & elsewhere], minlength=tables.size)
+    return Testimony(elsewhere, reliable)
