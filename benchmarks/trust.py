@@ -15,20 +15,23 @@ import numpy as np
 
 import tasid
 from tasid.algorithms.budget import FixedQuota
-from tasid.algorithms.decoder import WIDTH
+from tasid.algorithms.decoder import WIDTH, Decoder
+from tasid.algorithms.surprise import EtaEstimate, Surprises
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.target import DIAGNOSIS, MONITORING, Target, episode_keys, seed_key
+from tasid.mdp.outcomes import outcomes
 from tasid.mdp.visitation import choice_mass
 
 _VISITS = 50
+_EPISODES = 20
 
 
 def run(arguments: Sequence[str]) -> None:
     """Print what was measured, seed by seed and in all."""
     options = _parse(arguments)
     horizon, episodes = options.horizon, options.episodes
-    errors, false, true, lost = [], [], [], []
+    errors, false, true, seen, lost = [], [], [], [], []
     for seed in options.seeds:
         env = tasid.make("combination-lock", horizon=horizon, seed=seed)
         policy = tasid.learn(env, eta=0.1, episodes=episodes, seed=seed).policy
@@ -36,15 +39,33 @@ def run(arguments: Sequence[str]) -> None:
         worse = tasid.make("combination-lock", horizon=horizon, seed=seed, eta=0.2)
         false += [tasid.estimate_eta(policy, env, seed=s).exceeded for s in range(20)]
         true += [tasid.estimate_eta(policy, worse, seed=s).exceeded for s in range(20)]
+        seen += [_in_view(policy, worse, s).exceeded for s in range(20)]
         lost.append(_lost(policy, env))
     print(f"H = {horizon}, {episodes} episodes, seeds {options.seeds}")
     print("expected calibration error   " + " ".join(f"{error:.3f}" for error in errors))
     print(f"'η exceeded' in 20 episodes  power {np.mean(true):.3f}, false {np.mean(false):.4f}")
+    print(f"  with latent states in view power {np.mean(seen):.3f}")
     alarms, right, delays, never = (sum(part, start) for part, start in _columns(lost))
     print(f"lost: false alarms           {alarms} in {right} rightly tracked episodes")
     print(f"lost: delays in steps        {delays}, never noticed {never}")
-    found = [_wrong_map(horizon, episodes, seed) for seed in options.seeds]
-    print(f"'wrong map' found            {sum(found)} of {len(found)}, {_VISITS} visits or more")
+    missed = [seed for seed in options.seeds if not _wrong_map(horizon, episodes, seed)]
+    found, of = len(options.seeds) - len(missed), len(options.seeds)
+    print(f"'wrong map' found            {found} of {of}, {_VISITS} visits or more; not {missed}")
+
+
+def _in_view(policy: tasid.Policy, env: BlockMDP, seed: int) -> EtaEstimate:
+    """What `tasid.estimate_eta` would say of the same episodes if it saw the latent states."""
+    keys = episode_keys(seed_key(seed), MONITORING, jnp.arange(WIDTH))
+    states = _states(env.target, policy.decoder, keys)
+    seen = Surprises(policy.plan, outcomes(policy.simulator).number)
+    seen.add_path(np.asarray(states).T[:_EPISODES].astype(np.int32))
+    return seen.eta()
+
+
+@jax.jit
+def _states(target: Target, decoder: Decoder, keys: jax.Array) -> jax.Array:
+    """Latent states before every step, [H, W]."""
+    return trace(target, decoder, keys, record=lambda before, *_: before.state)[1]
 
 
 def _columns(lost: list[tuple[int, int, list[int], int]]) -> list[tuple[list, object]]:

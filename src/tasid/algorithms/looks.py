@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tasid.algorithms.replay import LabelTables, Replay
 from tasid.learning.ridge import Examples, fit_ridge
 
-_PARTS = 10
-"""Steps are cut into so many parts; what was learned before a part serves all of it."""
+_GROWTH = 1.4
+"""It learns again whenever there are so many times the steps; between, it is only asked."""
 _PENALTY = 10.0
 _SURE = math.log(3.0)
 """Another place must be so many nats likelier."""
@@ -42,7 +42,7 @@ class Testimony(NamedTuple):
 
 
 def witness(replay: Replay, tables: LabelTables, *, eta: float) -> Testimony:
-    """Ask about every part of the steps what was learned before it."""
+    """Ask it about every step, and let it learn from the steps before now and then."""
     choices = tables.choices(replay)
     label, everywhere = choices.label, np.ones_like(choices.valid)
     # A step's own centre would hide that one place was met instead of another.
@@ -54,10 +54,11 @@ def witness(replay: Replay, tables: LabelTables, *, eta: float) -> Testimony:
     weights = np.zeros((half + 1, tables.size), np.float32)
     elsewhere, reliable = np.zeros((2, label.size), bool)
     told, wrong = np.zeros((2, tables.size))
-    part = -(-replay.steps // _PARTS)
-    for first in range(part, replay.steps, part):
+    first = 1
+    while first < replay.steps:
         weights = fit_ridge(looks.only(replay.step < first), penalty=_PENALTY, start=weights)
-        here = (first <= replay.step) & (replay.step < first + part)
+        following = math.ceil(first * _GROWTH)
+        here = (first <= replay.step) & (replay.step < following)
         scores = looks.only(here).scores(weights)
         lead = scores.max(axis=1) - scores[np.arange(len(scores)), label[here]]
         elsewhere[here] = lead > _SURE
@@ -65,4 +66,5 @@ def witness(replay: Replay, tables: LabelTables, *, eta: float) -> Testimony:
         reliable[here] = heard[label[here]] & (choices.number[here] > 1)
         told += np.bincount(label[here], minlength=tables.size)
         wrong += np.bincount(label[here & elsewhere], minlength=tables.size)
+        first = following
     return Testimony(elsewhere, reliable)

@@ -161,25 +161,21 @@ class Surprises:
         tests = [list(zip(self._keys, self._hits, strict=True)), self._strange, self._told]
         for rows in filter(None, tests):
             keys, hits = (np.concatenate(part) for part in zip(*rows, strict=True))
-            by_step = rows is self._told
-            for error in self._tested(keys, hits, len(tests), by_step=by_step):
+            for error in self._tested(keys, hits, len(tests)):
                 place = error.step, error.state, error.action
                 if place not in found or error.p_value < found[place].p_value:
                     found[place] = error
         return tuple(sorted(found.values(), key=lambda error: (error.step, error.p_value)))
 
     def _tested(
-        self, keys: NDArray[np.int64], hits: NDArray[np.bool_], tests: int, *, by_step: bool
+        self, keys: NDArray[np.int64], hits: NDArray[np.bool_], tests: int
     ) -> Iterator[MapError]:
         places, where = np.unique(keys, return_inverse=True)
         visits = np.bincount(where)
         surprises = np.bincount(where, weights=hits).astype(np.int64)
-        # A place is held against the planned η, and against how often all others surprise, or all
-        # others of its step.
-        sim = self._plan.simulator
-        step = places // (sim.num_states * sim.num_actions) * by_step
-        others = np.maximum(np.bincount(step, visits)[step] - visits, 1)
-        rate = (np.bincount(step, surprises)[step] - surprises) / others
+        # A place is held against the planned η, and against how often all others surprise.
+        others = np.maximum(visits.sum() - visits, 1)
+        rate = (surprises.sum() - surprises) / others
         usual = rate + 2 * np.sqrt(rate * (1 - rate) / others)
         allowed = np.minimum(np.maximum(self._plan.eta, usual) + _DECODING_ERRORS, 1.0)
         tested = visits >= _FEWEST
