@@ -29,6 +29,8 @@ class _Completing(NamedTuple):
     decoder: Decoder
     keys: jax.Array
     h: jax.Array
+    actions: int
+    """|A|, which may be more or less than the labels of the decoder."""
 
     def start(self, observations: jax.Array) -> Tracked:
         return self.decoder.start(observations)
@@ -39,8 +41,8 @@ class _Completing(NamedTuple):
         memory, planned = self.decoder.act(memory, observations, step)
         _, exploring = self.decoder.labels.draw(stream(self.keys, EXPLORATION), memory.states, step)
         uniform = jax.vmap(jax.random.uniform)(stream(self.keys, _COMPLETION + step))
-        number = self.decoder.labels.successor.shape[-1]
-        random = jnp.minimum((uniform * number).astype(planned.dtype), number - 1)
+        drawn = (uniform * self.actions).astype(planned.dtype)
+        random = jnp.minimum(drawn, self.actions - 1)
         later = jnp.where(step == self.h, exploring.astype(planned.dtype), random)
         return memory, jnp.where(step < self.h, planned, later)
 
@@ -64,4 +66,5 @@ def _chunk(
     target: Any, decoder: Decoder, key: jax.Array, h: jax.Array, first: jax.Array
 ) -> jax.Array:
     keys = episode_keys(key, h, first + jnp.arange(WIDTH))
-    return roll(target, _Completing(decoder, keys, h), keys, steps=target.horizon).returns
+    actor = _Completing(decoder, keys, h, target.num_actions)
+    return roll(target, actor, keys, steps=target.horizon).returns
