@@ -46,7 +46,7 @@ SETTINGS = {
             for starts in (2, 4, 8)
             for layout in ("layer0", "copies")
         ),
-        Setting("docks-N4", "lava-crossing", {"starts": 4}, episodes=20_000),
+        Setting("docks-N4", "lava-crossing", {"starts": 4}, episodes=40_000),
     )
 }
 

@@ -10,16 +10,28 @@ import numpy as np
 import pytest
 
 import tasid
+from tasid.algorithms import return_test
 from tasid.algorithms.initial_state_test import StartCounts
-from tasid.algorithms.initial_states import ENOUGH, assign, behind, find_starts, indistinct_starts
-from tasid.algorithms.return_test import assignments
+from tasid.algorithms.initial_states import (
+    ENOUGH,
+    Hypothesis,
+    StartsFound,
+    assign,
+    behind,
+    find_starts,
+    indistinct_starts,
+)
+from tasid.algorithms.return_test import assignments, decide
 from tasid.algorithms.start_evidence import reward_evidence
 from tasid.algorithms.wander import wander
 from tasid.envs.target import episode_keys, seed_key
 from tasid.learning.contrastive import fit_groups
+from tasid.report.command import rerun_command
+from tasid.report.findings import read_findings
 from tasid.runs.diagnosis import diagnose
 from tasid.runs.scoring import score
 from tasid.runs.starts import flattened
+from tasid.runs.train import Order, train
 from tasid.theory import Setting, StartSetting, start_budget
 
 
@@ -209,7 +221,8 @@ def test_a_start_that_never_appeared_is_named():
     assert found.unseen == (int(env.simulator.starts[1]),)
     assert set(found.starts) == {int(env.simulator.starts[0])}
     assert any(
-        "never appeared" in text and "0.0001" in text for text in result.diagnostics.warnings
+        "never to have appeared" in text and "0.0001" in text
+        for text in result.diagnostics.warnings
     )
     assert score(result.policy, env, episodes=2000, seed=0)[1]["ratio"] > 0.95
 
@@ -236,6 +249,46 @@ def test_returns_alone_find_the_starts_too():
         right, wrong = values[cluster, True], values[cluster, False]
         assert right.low > wrong.high
     assert result.episodes <= 1500
+
+
+def test_a_run_decided_by_returns_keeps_the_events_of_the_policy_that_was_kept(tmp_path):
+    """Several policies were learned on the way; its page shows the values of all hypotheses."""
+    options = {"horizon": 4, "num_actions": 3, "starts": 2, "seed": 1}
+    order = Order("combination-lock", options, 0.1, 1_500, 1, starts_by="return")
+    train(order, tmp_path / "run")
+    found = read_findings(tmp_path / "run")
+    assert [row.step for row in found.steps] == [0, 1, 2]
+    assert len({row.seed for row in found.steps}) == 1
+    assert found.asked["starts_by"] == "return"
+    assert "--starts-by return" in rerun_command(found.asked)
+
+
+def test_returns_may_say_that_a_start_never_appeared():
+    """Both clusters earn far more as start 0: one to one would spoil half of the episodes."""
+
+    def asked(cluster, start):
+        return Hypothesis(cluster, start, accepted=cluster == start, nats=0.0)
+
+    found = StartsFound(
+        clusterer=None,
+        starts=(0, 1),
+        shares=(0.5, 0.5),
+        hypotheses=tuple(asked(k, s) for k in range(2) for s in range(2)),
+        episodes=100,
+        error=0.2,
+        error_alone=0.25,
+        features=np.zeros((0, 1), np.float32),
+        clusters=np.zeros(0, np.int64),
+    )
+
+    def earned(starts, *values, half=0.5):
+        number = np.array([64, 64])
+        return return_test.Tested(starts, np.array(values), np.full(2, half), number)
+
+    decided = decide(found, [earned((0, 1), 8.0, 1.0), earned((1, 0), 1.0, 8.0)])
+    assert (decided.starts, decided.unseen) == ((0, 0), (1,))
+    unsure = decide(found, [earned((0, 1), 5.0, 4.6), earned((1, 0), 4.9, 5.0)])
+    assert (unsure.starts, unsure.unseen) == ((1, 0), ())
 
 
 @pytest.fixture(scope="module")

@@ -165,8 +165,8 @@ def test_too_few_episodes_are_refused(lock20):
         tasid.learn(lock20, eta=0.1, episodes=100)
     with pytest.raises(ValueError, match="neither a whole number nor 'auto'"):
         tasid.learn(lock20, eta=0.1, episodes="some")
-    with pytest.raises(ValueError, match="method 'paper', which needs a number"):
-        tasid.learn(lock20, eta=0.1, episodes="auto", method="paper")
+    with pytest.raises(ValueError, match="method 'paper', which needs a number or 'auto'"):
+        tasid.learn(lock20, eta=0.1, episodes=EvidenceQuota(), method="paper")
 
 
 def test_the_user_may_fix_the_numbering(lock20):

@@ -158,14 +158,23 @@ class OutcomeLearner:
         seen = Surprises(self._plan, self._number)
         for path, detour in self._paths:
             seen.add_path(path, detour)
-        replay, best = self._replay, self._best
+        replay = self._replay
         for h in range(replay.steps):
             here = replay.step == h
             seen.add(h, replay.states[here], replay.command[here], *self._decoded(h, here))
-        if best.tables.labels.name_places and isinstance(best.model, RidgeModel):
-            told = witness(replay, best.tables, eta=self._plan.eta)
+        if replay.steps > 1 and (places := self._places()) is not None:
+            told = witness(replay, places, eta=self._plan.eta)
             seen.add_testimony(replay.step, replay.states, replay.command, told)
         return seen
+
+    def _places(self) -> LabelTables | None:
+        """Outcomes by place, if there are vectors and few enough places."""
+        if is_picture(self._shape):
+            return None
+        try:
+            return LabelTables(labels_for("outcomes by place", self._plan.simulator))
+        except ValueError:
+            return None
 
     def indistinct(self) -> list[int]:
         """Steps whose held-out loss is near that of guessing."""

@@ -24,6 +24,8 @@ TESTING = EVALUATION + 5
 """The phase of the episodes that test."""
 EACH = 64
 """Episodes per cluster of a test."""
+_UNTESTED = (-1e9, 0.0, 0)
+"""Value, half of its interval and episodes of what was not tested."""
 
 
 class Tested(NamedTuple):
@@ -109,7 +111,11 @@ class _Watched(NamedTuple):
 
 
 def decide(found: StartsFound, tests: Sequence[Tested]) -> StartsFound:
-    """The one-to-one assignment that earns most, by the tests; what was not tested is out."""
+    """The one-to-one assignment that earns most, by the tests; what was not tested is out.
+
+    A cluster that clearly earns more as another start is that one, whoever else is: then some start
+    has no cluster, because it never appeared.
+    """
     states = sorted({h.start for h in found.hypotheses})
     merit = np.full((len(found.starts), len(states)), -1e9)
     measured: dict[tuple[int, int], tuple[float, float, int]] = {}
@@ -119,6 +125,10 @@ def decide(found: StartsFound, tests: Sequence[Tested]) -> StartsFound:
                 merit[k, states.index(state)] = test.value[k]
                 measured[k, state] = (test.value[k], test.half[k], int(test.number[k]))
     _rows, columns = linear_sum_assignment(np.array(found.shares)[:, None] * merit, maximize=True)
+    for k, (taken, best) in enumerate(zip(columns, merit.argmax(axis=1), strict=True)):
+        one, other = (measured.get((k, states[j]), _UNTESTED) for j in (taken, best))
+        if other[0] - other[1] > one[0] + one[1]:
+            columns[k] = best
     starts = tuple(states[j] for j in columns)
 
     def told(h: Hypothesis) -> Hypothesis:
@@ -129,4 +139,6 @@ def decide(found: StartsFound, tests: Sequence[Tested]) -> StartsFound:
         low, high = (value - half, value + half) if math.isfinite(half) else (None, None)
         return replace(h, value=float(value), low=low, high=high, episodes=h.episodes + number)
 
-    return replace(found, starts=starts, hypotheses=tuple(map(told, found.hypotheses)))
+    unseen = tuple(state for state in states if state not in starts)
+    hypotheses = tuple(map(told, found.hypotheses))
+    return replace(found, starts=starts, hypotheses=hypotheses, unseen=unseen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from tasid.learning.contrastive import principal
 from tasid.mdp import AbstractSimulator
@@ -57,8 +58,8 @@ def _reward_likelihood(
                 after[:, 0] += moved.sum(axis=1)
                 continue
             leads = np.searchsorted(there, sim.successor_at(h)[here, action])
-            to = np.zeros((here.size, there.size))
-            to[np.arange(here.size), leads] = 1.0
+            every = np.arange(here.size)
+            to = csr_array((np.ones(here.size), (every, leads)), (here.size, there.size))
             after += moved @ to
         size = after.sum(axis=1)
         total += np.log(size)

@@ -115,7 +115,8 @@ class Surprises:
     ) -> NDArray[np.int64]:
         """(h, s, a) as one number."""
         sim = self._plan.simulator
-        return (step * sim.num_states + states.astype(np.int64)) * sim.num_actions + actions
+        before = np.asarray(step, np.int64) * sim.num_states
+        return (before + states) * sim.num_actions + actions
 
     def _differ(self, intended: NDArray[Any], became: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Are they different outcomes? Ends that pay the same are not, and may look alike."""

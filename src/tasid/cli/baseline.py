@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,14 @@ from tasid.cli.answers import print_json, print_scores
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
+
+
+def refuse(given: dict[str, Any]) -> None:
+    """Flags that say something to TASID and nothing to a baseline, which has no map."""
+    for name, value in given.items():
+        if value:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag}: {value!r} with a baseline; only --algorithm tasid has it")
 
 
 def train_baseline(
@@ -25,8 +34,11 @@ def train_baseline(
     as_json: bool,
 ) -> None:
     """Train one of the paper's baselines, and answer as `tasid train` does."""
+    from tasid.algorithms.domain_randomization import FINE_TUNING
+    from tasid.algorithms.ppo_training import Checkpoint
     from tasid.runs.baseline_run import BaselineOrder, run_baseline
     from tasid.runs.baselines import Baseline
+    from tasid.runs.progress import Progress
 
     number = _EPISODES if episodes == "auto" else int(episodes)
     baseline = Baseline(
@@ -40,11 +52,19 @@ def train_baseline(
     order = BaselineOrder(env, options, baseline, seed, evaluation_episodes)
     name = env.replace("/", "-").replace(":", "-")
     folder = out or Path("runs") / f"{name}-{algorithm}-seed{seed}"
-    result = run_baseline(order, folder, overwrite=overwrite)
+    before = baseline.source_episodes * baseline.randomized
+    with Progress("training batch", "mean return", quiet=not sys.stderr.isatty()) as progress:
+
+        def show(here: Checkpoint) -> None:
+            done = here.episodes + before * (here.stage == FINE_TUNING)
+            batch, earned = baseline.config.batch, f"{here.returns.mean():.3f}"
+            total = (before + baseline.target_episodes) // batch
+            progress.show(done // batch, total, episodes=done, figure=earned)
+
+        result = run_baseline(order, folder, overwrite=overwrite, callbacks=[show])
     if as_json:
         print_json(result)
         return
-    before = result["source_episodes"]
     print(
         f"learned from {result['episodes']} episodes"
         + (f", after {before} in relatives of the target," if before else "")

@@ -40,7 +40,9 @@ def check(
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon} if ours else {}))
     if ours:
-        options |= {"eta": options.get("eta", eta), "seed": env_seed or 0}
+        options = {"eta": eta, "seed": 0, **options}
+        if env_seed is not None:
+            options["seed"] = env_seed
     sim, _ = map_for(env, options, simulator, map_settings, horizon)
     found = check_target(open_world(env, **options), sim, eta=eta, episodes=episodes, seed=seed)
     if as_json:

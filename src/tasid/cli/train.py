@@ -48,6 +48,9 @@ def train(
     starts: Annotated[
         int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
     ] = None,
+    starts_by: Annotated[
+        str, typer.Option(help="Tell starts apart by evidence, or by return alone.")
+    ] = "evidence",
     algorithm: Annotated[
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
@@ -75,10 +78,20 @@ def train(
         options.setdefault("seed", seed if env_seed is None else env_seed)
         if starts is not None:
             options.setdefault("starts", starts)
-    number = evaluation_episodes or (10_000 if ours else 1_000)
+    usual = 10_000 if ours else 1_000
+    number = usual if evaluation_episodes is None else evaluation_episodes
+    if number < 1:
+        raise ValueError(f"--evaluation-episodes: {number} is below 1")
     if algorithm != "tasid":
-        from tasid.cli.baseline import train_baseline
+        from tasid.cli.baseline import refuse, train_baseline
 
+        of_map = {"simulator": simulator, "map": map_settings, "starts": None if ours else starts}
+        of_method = {"labels": labels, "epsilon": epsilon, "delta": delta}
+        if method != "outcome":
+            of_method["method"] = method
+        if starts_by != "evidence":
+            of_method["starts_by"] = starts_by
+        refuse(of_map | of_method)
         if not ours and horizon is not None:
             options.setdefault("horizon", horizon)
         _episodes(episodes)
@@ -109,6 +122,7 @@ def train(
         simulator=sim,
         source=source,
         starts=starts,
+        starts_by=starts_by,
         labels=labels and f"outcomes {labels}",
         epsilon=epsilon,
         delta=delta,

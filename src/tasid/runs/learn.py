@@ -118,10 +118,11 @@ def learn(
     under `vmap`, so that parameters differ and early stopping may choose another epoch. With
     `run_dir`, the policy is saved in its `policy` folder.
 
-    With method "outcome", `episodes` may be "auto", or an `EvidenceQuota` with an ε and a δ of your
-    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`,
-    a function of the observations' shape and the number of labels, brings a network or a
-    classifier of your own (`tasid.learning.own`).
+    With `episodes="auto"` evidence decides their number; the paper's method, which has none, takes
+    1000 a step. With method "outcome" it may be an `EvidenceQuota` with an ε and a δ of your own,
+    and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`, a
+    function of the observations' shape and the number of labels, brings a network or a classifier
+    of your own (`tasid.learning.own`).
 
     If the map has several start states, which one an episode begins in is learned, too
     (docs/several-starts.md); `starts` checks their number. `starts_by="return"` tells them apart
@@ -185,8 +186,12 @@ def _run_paper(
             notes = Diagnostics(one.steps, f"{_paper_model(one)} and cluster")
             runs.append((one, _with_starts(notes, plan, found)))
         return runs
+    if episodes == "auto":
+        episodes = StartCounts.practical(plans[0].simulator.horizon, 1).learn
     if not isinstance(episodes, int):
-        raise ValueError(f"episodes: {episodes!r} with method 'paper', which needs a number")
+        raise ValueError(
+            f"episodes: {episodes!r} with method 'paper', which needs a number or 'auto'"
+        )
     learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
     return [(one, Diagnostics(one.steps, _paper_model(one))) for one in learned]

@@ -1,4 +1,4 @@
-"""A progress bar on standard error: steps done, episodes, time left, validation loss."""
+"""A progress bar on standard error: how far, episodes, time left, and a figure that tells most."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from tasid.algorithms.tasid import Event, StepEnded
 
 
 class Progress:
-    """A callback that draws how far learning is."""
+    """A callback that draws how far learning is; or whatever `show` is told."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(
+        self, what: str = "learning step", figure: str = "validation loss", *, quiet: bool = False
+    ) -> None:
         self._bar = Bar(
-            TextColumn("learning step"),
+            TextColumn(what),
             MofNCompleteColumn(),
             BarColumn(),
             TextColumn("{task.fields[episodes]} episodes"),
-            TextColumn("validation loss {task.fields[loss]}"),
+            TextColumn(f"{figure} {{task.fields[figure]}}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -34,7 +36,7 @@ class Progress:
             disable=quiet,
             transient=True,
         )
-        self._task = self._bar.add_task("learn", total=None, episodes=0, loss="…")
+        self._task = self._bar.add_task("learn", total=None, episodes=0, figure="…")
         self._episodes = 0
 
     def __enter__(self) -> Progress:
@@ -53,10 +55,11 @@ class Progress:
         if not isinstance(event, StepEnded):
             return
         self._episodes += event.episodes
+        loss = f"{event.validation_loss:.4f}"
+        self.show(event.step + 1, event.steps, episodes=self._episodes, figure=loss)
+
+    def show(self, completed: int, total: int, *, episodes: int, figure: str) -> None:
+        """Draw so much of the whole."""
         self._bar.update(
-            self._task,
-            completed=event.step + 1,
-            total=event.steps,
-            episodes=self._episodes,
-            loss=f"{event.validation_loss:.4f}",
+            self._task, completed=completed, total=total, episodes=episodes, figure=figure
         )

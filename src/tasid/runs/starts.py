@@ -40,8 +40,8 @@ def check_starts(sim: AbstractSimulator, given: int | None, by: str) -> None:
         raise ValueError(
             f"starts: {sim.states[one]} and {sim.states[other]} (states {one} and {other}) have "
             "the same first step under every action (margin Γ = 0), so what follows a first "
-            "observation cannot tell them apart; give starts_by='return' to test them by the "
-            "returns of policies alone, or make them one start"
+            "observation cannot tell them apart; give starts_by='return' (--starts-by return) to "
+            "test them by the returns of policies alone, or make them one start"
         )
 
 
@@ -116,7 +116,8 @@ def start_warnings(sim: AbstractSimulator, found: StartsFound) -> Iterator[str]:
     for start in found.unseen:
         yield (
             f"start {sim.states[start]} (state {start}, probability {chances[start]:g} on the "
-            f"map) never appeared in {found.episodes} episodes: where it does, the policy will "
+            f"map) seems never to have appeared: no cluster of the first observations in "
+            f"{found.episodes} episodes was taken for it; where it does appear, the policy will "
             "take it for another start"
         )
     if found.unsettled:

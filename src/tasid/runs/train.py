@@ -44,6 +44,8 @@ class Order:
     """Where that map came from: a name and options, for the record."""
     starts: int | None = None
     """How many start states there should be; None does not ask."""
+    starts_by: str = "evidence"
+    """How several starts are told apart: by evidence, or by return alone."""
     labels: str | None = None
     """How outcomes are numbered; None lets evidence decide."""
     epsilon: float | None = None
@@ -84,11 +86,14 @@ def train(
             method=order.method,
             labels=order.labels,
             starts=order.starts,
+            starts_by=order.starts_by,
             callbacks=[events.append, *callbacks],
         )
         seconds = time.perf_counter() - started
         result.policy.save(run.policy_folder)
-        run.write_events(events)
+        # Where returns decided between starts, several policies were learned, and one was kept.
+        kept = {step.seed for step in result.diagnostics.steps}
+        run.write_events(event for event in events if event.seed in kept)
         summary, arrays = _scores(order, env, result)
         summary.update(seconds=seconds, policy=str(Path(folder) / run.policy_folder.name))
         run.write_evaluation(summary, arrays)
@@ -164,7 +169,8 @@ def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
 
 def _choices(order: Order) -> dict[str, Any]:
     """What is decided by default, where the order decides it."""
-    return {name: getattr(order, name) for name in ("starts", "labels", "epsilon", "delta")}
+    chosen = {name: getattr(order, name) for name in ("starts", "labels", "epsilon", "delta")}
+    return chosen | ({} if order.starts_by == "evidence" else {"starts_by": order.starts_by})
 
 
 def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:

@@ -82,16 +82,26 @@ def results(series: Iterable[Series]) -> list[Result]:
     Of TASID's runs by the paper's method, the smallest n whose median solves stands for the
     horizon, or the largest if none does.
     """
+    return sorted(_with_smallest_n(all_results(series)), key=_order)
+
+
+def all_results(series: Iterable[Series]) -> list[Result]:
+    """One result for every setting on record, every n of TASID by the paper's method included."""
     groups: dict[tuple[str, int], list[Series]] = {}
     for one in series:
         algorithm, _, horizon = one.setting.rpartition("-H")
         groups.setdefault((algorithm, int(horizon)), []).append(one)
     found = [_result(*key, members) for key, members in groups.items()]
-    return sorted(_with_smallest_n(found), key=_order)
+    return sorted(found, key=_order)
 
 
 def solved_after(one: Series) -> Count:
-    """Episodes at the first evaluation that reaches the threshold."""
+    """Episodes at the first evaluation that reaches the threshold.
+
+    A run that has ended says so itself: the means in its rows are rounded.
+    """
+    if one.ending is not None:
+        return int(one.ending["episodes"]) if one.ending["solved"] else None
     threshold = SOLVED * float(one.facts["robust_value"])
     for row in evaluations(one):
         if row[1] >= threshold:
