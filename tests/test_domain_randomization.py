@@ -13,26 +13,27 @@ import pytest
 import tasid
 from tasid.algorithms import ppo as algorithm
 from tasid.algorithms.domain_randomization import (
+    FINE_TUNING,
     PRE_TRAINING,
     EPOpt,
     Randomized,
-    domain_randomization,
     restart,
 )
 from tasid.algorithms.ppo import PPOConfig
 from tasid.algorithms.ppo_training import ppo
 from tasid.algorithms.rnd import RND
-from tasid.envs.lock_family import lock_family
+from tasid.envs.families import Made, family_of
 from tasid.envs.target import seed_key
 from tasid.learning.networks import Dense
 from tasid.mdp import PerturbedMDP, is_perturbation
+from tasid.runs.baselines import Baseline, train_baseline
 from test_ppo import TINY, experience_of, same, state_of
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "bernoulli"])
-def family_of(request):
+def kin(request):
     env = tasid.make("combination-lock", horizon=6, seed=7, bernoulli=request.param)
-    return env, lock_family(env)
+    return env, family_of(env)
 
 
 def draws(family, number=3):
@@ -40,8 +41,8 @@ def draws(family, number=3):
     return [draw(family, jax.random.key(i)) for i in range(number)]
 
 
-def test_a_draw_changes_permutation_and_perturbation_only(family_of):
-    env, family = family_of
+def test_a_draw_changes_permutation_and_perturbation_only(kin):
+    env, family = kin
     for drawn in draws(family):
         for field in fields(drawn):
             if field.name not in ("outcome", "emission"):
@@ -56,9 +57,9 @@ def test_a_draw_changes_permutation_and_perturbation_only(family_of):
         assert jax.tree.structure(drawn) == jax.tree.structure(env.target)
 
 
-def test_a_draw_permutes_the_code(family_of):
+def test_a_draw_permutes_the_code(kin):
     """The same rows of the Hadamard matrix in another order, and noiseless codes to match."""
-    env, family = family_of
+    env, family = kin
     old = np.asarray(env.target.emission.mixing)
     orders = set()
     for drawn in draws(family):
@@ -72,9 +73,9 @@ def test_a_draw_permutes_the_code(family_of):
     assert tuple(range(len(old))) not in orders
 
 
-def test_a_draw_perturbs_as_the_builder_does(family_of):
+def test_a_draw_perturbs_as_the_builder_does(kin):
     """ξ = η p + (1−η)·1 with p uniform and normalised; type 2 of the last decision is spared."""
-    env, family = family_of
+    env, family = kin
     spared = 3 * 5 + 1
     shares = []
     for drawn in draws(family, 30):
@@ -93,14 +94,8 @@ def test_a_draw_perturbs_as_the_builder_does(family_of):
     assert p.std() == pytest.approx((uniform / uniform.sum(axis=1, keepdims=True)).std(), rel=0.02)
 
 
-def test_only_locks_have_relatives():
-    env = tasid.make("combination-lock", horizon=2)
-    with pytest.raises(ValueError, match="env: 'elsewhere' is no combination-lock"):
-        lock_family(replace(env, name="elsewhere"))
-
-
-def test_a_source_redraws_every_hundred_episodes(family_of):
-    _, family = family_of
+def test_a_source_redraws_every_hundred_episodes(kin):
+    _, family = kin
     source, key = Randomized(family, 100), seed_key(1)
     target = jax.jit(lambda episode: source.target(key, episode))
     turns = [target(episode) for episode in (0, 50, 99, 100, 199, 200)]
@@ -164,67 +159,66 @@ SMALL = PPOConfig(batch=20, hidden=(8,), passes=2)
 
 def locks(seeds=(7, 8)):
     envs = [tasid.make("combination-lock", horizon=3, num_actions=3, seed=s) for s in seeds]
-    return [lock_family(env) for env in envs], [env.target for env in envs]
+    return [family_of(env) for env in envs], [env.target for env in envs]
 
 
-def test_two_stages():
-    families, targets = locks()
+@pytest.mark.parametrize("epsilon", [1.0, 0.5])
+def test_two_stages(epsilon):
+    """Pre-training on the family, with EPOpt there alone, then the target from its networks."""
+    env = tasid.make("combination-lock", horizon=3, num_actions=3, seed=7)
     seen = []
-    results = domain_randomization(
-        families,
-        targets,
-        seeds=[7, 8],
-        source_episodes=80,
-        target_episodes=60,
-        redraw_every=20,
-        config=SMALL,
-        every=20,
-        evaluation_episodes=50,
-        stop=lambda here: here.seed == 8 and here.episodes == 40,
-        callbacks=[seen.append],
+    baseline = Baseline(
+        "ppo+dr", 300, 200, epopt_epsilon=epsilon, every=100, evaluation_episodes=50
     )
-    for one, tuned in zip(results, (60, 40), strict=True):
-        assert (one.pre_trained.episodes, one.fine_tuned.episodes) == (80, tuned)
-        assert one.pre_trained.evaluations == ()
-        assert len(one.fine_tuned.evaluations) == tuned // 20
-    assert {here.stage for here in seen} == {0, PRE_TRAINING}
-    alone = ppo(
-        [Randomized(families[0], 20)],
-        seeds=[7],
-        episodes=80,
-        config=SMALL,
-        every=20,
-        stage=PRE_TRAINING,
-    )[0]
-    assert same(alone.state, results[0].pre_trained.state)
-    onward = ppo(
-        targets[:1],
-        seeds=[7],
-        episodes=60,
-        config=SMALL,
-        every=20,
-        states=[restart(SMALL, alone.state, targets[0], 7)],
-    )[0]
-    assert same(onward.state, results[0].fine_tuned.state)
+    trained = train_baseline(
+        baseline,
+        env,
+        seed=7,
+        stop=lambda here: here.episodes == 200,
+        callbacks=[lambda here: seen.append((here.stage, here.episodes, here.evaluation is None))],
+    )
+    assert seen == [
+        (PRE_TRAINING, 200, True),
+        (FINE_TUNING, 100, False),
+        (FINE_TUNING, 200, False),
+    ]
+    config, tiny = baseline.config, {"seeds": [7], "episodes": 200, "evaluation_episodes": 0}
+    filtered = config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon))
+    source = Randomized(family_of(env), 100)
+    before = ppo([source], config=filtered, every=200, stage=PRE_TRAINING, **tiny)[0].state
+    states = [restart(config, before, env.target, 7)]
+    after = ppo([env.target], config=config, every=100, states=states, **tiny)[0].state
+    assert same(trained.state, after)
 
 
-def test_epopt_is_for_the_first_stage_only():
-    families, targets = locks([7])
-    tiny = {"seeds": [7], "config": SMALL, "every": 20, "evaluation_episodes": 0}
-    result = domain_randomization(
-        families,
-        targets,
-        source_episodes=40,
-        target_episodes=20,
-        redraw_every=20,
-        epsilon=0.5,
-        **tiny,
-    )[0]
-    filtered = {**tiny, "config": replace(SMALL, keep=EPOpt(0.5)), "stage": PRE_TRAINING}
-    before = ppo([Randomized(families[0], 20)], episodes=40, **filtered)[0].state
-    assert same(before, result.pre_trained.state)
-    states = [restart(SMALL, before, targets[0], 7)]
-    assert same(ppo(targets, episodes=20, states=states, **tiny)[0].state, result.fine_tuned.state)
+@pytest.mark.parametrize("per_step", [False, True])
+def test_relatives_of_a_grid_differ_in_the_perturbation_alone(per_step):
+    env = tasid.make("lava-crossing", seed=1, height=10, horizon=30, per_step=per_step)
+    drawn = family_of(env).draw(seed_key(3))
+    xi = np.diff(np.asarray(drawn.outcome), axis=-1, prepend=0.0)
+    assert is_perturbation(PerturbedMDP(env.simulator, xi), env.simulator, eta=0.1 + 1e-6)
+    assert not same(drawn.outcome, env.target.outcome)
+    assert same(replace(drawn, outcome=env.target.outcome), env.target)
+
+
+def test_relatives_of_a_wrapped_environment_are_what_a_function_makes():
+    made = []
+
+    def make(number):
+        made.append(number)
+        rate = 0.5 + 0.1 * (number % 5)
+        return tasid.wrap("FrozenLake-v1", num_envs=2, horizon=5, success_rate=rate)
+
+    baseline = Baseline("ppo+dr", 100, 200, every=100, evaluation_episodes=0)
+    target = make(0)
+    with pytest.raises(
+        ValueError, match="only you know of a wrapped environment; give them as fam"
+    ):
+        train_baseline(baseline, target, seed=0)
+    trained = train_baseline(baseline, target, seed=0, family=Made(make))
+    assert len(set(made)) >= 3, "two batches, two relatives"
+    assert trained.episodes == 100
+    assert trained.policy.environment["name"] == "gym:FrozenLake-v1"
 
 
 def test_a_restart_keeps_the_networks_and_nothing_else():

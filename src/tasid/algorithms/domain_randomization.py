@@ -7,32 +7,22 @@ EPOpt trains, in the first stage, only on the worst ε of every batch's episodes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from tasid.algorithms.ppo import PPOConfig, PPOState, start
-from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo, stage_key
+from tasid.algorithms.ppo_training import Callback, Trained, ppo, stage_key
+from tasid.envs.families import Family
 from tasid.envs.target import Target
 
 FINE_TUNING, PRE_TRAINING = 0, 1
 """Stages of `ppo`: each draws episodes of its own."""
 _DOMAINS = (1 << 29) + 6
-
-
-class Family(Protocol):
-    """A distribution over targets of one shape; a pytree if it is traceable."""
-
-    @property
-    def traceable(self) -> bool:
-        """May `draw`, and what it gives, be traced by JAX?"""
-
-    def draw(self, key: jax.Array) -> Target:
-        """One of the targets."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["family"], meta_fields=["every"])
@@ -75,14 +65,6 @@ class EPOpt:
         return returns <= jnp.sort(returns)[rank - 1]
 
 
-@dataclass(frozen=True, eq=False)
-class Transferred:
-    """Both stages of one seed."""
-
-    pre_trained: Trained
-    fine_tuned: Trained
-
-
 def restart(config: PPOConfig, trained: PPOState, target: Target, seed: int) -> PPOState:
     """Where fine-tuning starts: the networks are kept; optimisers, bonus and counter are new."""
     fresh = start(config, target, stage_key(seed, FINE_TUNING))
@@ -116,51 +98,3 @@ def pre_train(
         every=every,
         callbacks=callbacks,
     )
-
-
-def domain_randomization(
-    families: Sequence[Family],
-    targets: Sequence[Target],
-    *,
-    seeds: Sequence[int],
-    source_episodes: int = 500_000,
-    target_episodes: int = 500_000,
-    redraw_every: int = 100,
-    epsilon: float = 1.0,
-    config: PPOConfig | None = None,
-    every: int = 1000,
-    evaluation_episodes: int = 512,
-    stop: Callable[[Checkpoint], bool] | None = None,
-    callbacks: Sequence[Callback] = (),
-) -> list[Transferred]:
-    """Pre-train every seed on its family, with EPOpt's ε, then fine-tune it in its target.
-
-    Only fine-tuning is evaluated and can be stopped; callbacks see the checkpoints of both stages.
-    """
-    config = config or PPOConfig()
-    before = pre_train(
-        families,
-        seeds=seeds,
-        episodes=source_episodes,
-        redraw_every=redraw_every,
-        epsilon=epsilon,
-        config=config,
-        every=every,
-        callbacks=callbacks,
-    )
-    after = ppo(
-        targets,
-        seeds=seeds,
-        episodes=target_episodes,
-        config=config,
-        states=[
-            restart(config, one.state, target, one.seed)
-            for one, target in zip(before, targets, strict=True)
-        ],
-        stage=FINE_TUNING,
-        every=every,
-        evaluation_episodes=evaluation_episodes,
-        stop=stop,
-        callbacks=callbacks,
-    )
-    return [Transferred(*both) for both in zip(before, after, strict=True)]

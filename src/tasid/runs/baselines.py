@@ -16,7 +16,7 @@ from tasid.algorithms.ppo import PPOConfig, PPOState, start
 from tasid.algorithms.ppo_training import Callback, Checkpoint, Trained, ppo, stage_key
 from tasid.algorithms.rnd import RND
 from tasid.envs import BlockMDP, Target
-from tasid.envs.lock_family import lock_family
+from tasid.envs.families import Family, family_of
 from tasid.envs.target import seed_key
 
 BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
@@ -83,21 +83,24 @@ def train_baseline(
     world: BlockMDP | Target,
     *,
     seed: int,
+    family: Family | None = None,
     paused: Paused | None = None,
     stop: Callable[[Checkpoint], bool] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Trained:
     """Train one seed, from the start or from where it paused.
 
-    Domain randomisation needs a family of relatives, and only the combination lock has one.
-    Callbacks see the checkpoints of both stages; `stop` is asked in the target only.
+    Domain randomisation pre-trains on a family of relatives; environments of ours have one, of a
+    wrapped one it has to be given (`tasid.envs.families.Made`). Callbacks see the checkpoints of
+    both stages; `stop` is asked in the target only.
     """
     target = world.target if isinstance(world, BlockMDP) else world
     state = None
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
-        before = _pre_train(baseline, world, seed, paused, callbacks)
+        family = family or _relatives(baseline, world)
+        before = _pre_train(baseline, family, seed, paused, callbacks)
         state = restart(baseline.config, before.state, target, seed)
     (trained,) = ppo(
         [target],
@@ -120,20 +123,25 @@ def train_baseline(
     return replace(trained, policy=policy)
 
 
+def _relatives(baseline: Baseline, world: BlockMDP | Target) -> Family:
+    if isinstance(world, BlockMDP):
+        return family_of(world)
+    raise ValueError(
+        f"algorithm: {baseline.algorithm!r} needs relatives of the target to pre-train on, which "
+        "only you know of a wrapped environment; give them as family=tasid.envs.families.Made(…) "
+        "in Python, or use 'ppo' or 'ppo+rnd'"
+    )
+
+
 def _pre_train(
     baseline: Baseline,
-    world: BlockMDP | Target,
+    family: Family,
     seed: int,
     paused: Paused | None,
     callbacks: Sequence[Callback],
 ) -> Trained:
-    if not isinstance(world, BlockMDP):
-        raise ValueError(
-            f"algorithm: {baseline.algorithm!r} needs relatives of the target to pre-train on, "
-            "and only the combination lock has such; use 'ppo' or 'ppo+rnd'"
-        )
     (trained,) = pre_train(
-        [lock_family(world)],
+        [family],
         seeds=[seed],
         episodes=baseline.source_episodes,
         epsilon=baseline.epopt_epsilon,
