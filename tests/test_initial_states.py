@@ -19,7 +19,7 @@ from tasid.algorithms.initial_states import (
     assign,
     behind,
     find_starts,
-    indistinct_starts,
+    start_margins,
 )
 from tasid.algorithms.return_test import assignments, decide
 from tasid.algorithms.start_evidence import reward_evidence
@@ -205,7 +205,11 @@ def twins(horizon=4):
 
 def test_starts_with_the_same_first_step_are_named_and_need_returns():
     sim = twins()
-    assert indistinct_starts(sim) == [(0, 1)]
+    assert start_margins(sim) == [(0, 1, 0.0, 0.0)]
+    half = tasid.AbstractSimulator(
+        [[2, 1], [2, 2], [2, 2]], np.zeros((3, 2)), horizon=2, start=[0, 1, 2]
+    )
+    assert start_margins(half) == [(0, 1, 0.5, 0.0), (0, 2, 0.5, 0.0), (1, 2, 0.0, 0.0)]
     env = lock(num_actions=3)
     small = tasid.AbstractSimulator(
         np.tile([[1, 1, 2]], (3, 1)), np.zeros((3, 3)), horizon=4, start=[0, 1]

@@ -11,6 +11,7 @@ the common stream are dealt out to the N² instances first, and the instances ar
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -98,15 +99,22 @@ def learn_each_start(
     )
     history, used = [], 0
     for h in range(steps):
-        wanted = learner.wants(h, 0)
+        wanted, started = learner.wants(h, 0), time.perf_counter()
         data = _over_instances(
             target, _explore, learner.decoder, dealt.keys(used, wanted), jnp.int32(h)
         )
+        collected = time.perf_counter()
         fitted = learner.learn(h, data)
         used += wanted
-        loss = float(np.mean(fitted.validation_loss))
         ended = StepEnded(
-            seed, h, steps, wanted * len(pairs), loss, int(max(fitted.epochs)), 0.0, 0.0
+            seed=seed,
+            step=h,
+            steps=steps,
+            episodes=wanted * len(pairs),
+            validation_loss=float(np.mean(fitted.validation_loss)),
+            epochs=int(max(fitted.epochs)),
+            seconds_collecting=collected - started,
+            seconds_fitting=time.perf_counter() - collected,
         )
         history.append(ended)
         for callback in callbacks:

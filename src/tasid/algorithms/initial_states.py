@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,16 +83,23 @@ class StartsFound:
     """Clusters whose start the evidence did not settle."""
 
 
-def indistinct_starts(sim: AbstractSimulator) -> list[tuple[int, int]]:
-    """Pairs of starts with the same first step: Γ = 0, nothing that follows tells them apart."""
+class Margin(NamedTuple):
+    """How differently two starts go on: Γ, on the map."""
+
+    one: int
+    other: int
+    mean: float
+    """The share of actions whose successors differ; the paper does not say which it means."""
+    least: float
+    """1 if all of them do, else 0."""
+
+
+def start_margins(sim: AbstractSimulator) -> list[Margin]:
+    """Γ of every pair of starts; where it is 0, nothing that follows tells them apart."""
     table = sim.successor_at(0)
-    starts = [int(start) for start in sim.starts]
-    return [
-        (one, other)
-        for number, one in enumerate(starts)
-        for other in starts[number + 1 :]
-        if (table[one] == table[other]).all()
-    ]
+    pairs = combinations((int(start) for start in sim.starts), 2)
+    differ = {pair: table[pair[0]] != table[pair[1]] for pair in pairs}
+    return [Margin(*pair, float(row.mean()), float(row.min())) for pair, row in differ.items()]
 
 
 def find_starts(

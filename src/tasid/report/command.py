@@ -25,10 +25,10 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    for name in ("epsilon", "delta", "labels", "starts_by"):
-        if asked.get(name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            flags.append((flag, str(asked[name]).removeprefix("outcomes ")))
+    for key in ("epsilon", "delta", "labels", "starts_by"):
+        if asked.get(key) is not None:
+            flag = f"--{key.replace('_', '-')}"
+            flags.append((flag, str(asked[key]).removeprefix("outcomes ")))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")

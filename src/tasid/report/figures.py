@@ -48,6 +48,11 @@ class Learning:
     @property
     def by_epochs(self) -> bool:
         """Were models trained epoch by epoch? If not, they were solved for at once."""
+        return self.has_curves or bool((self.epochs > 1).any())
+
+    @property
+    def has_curves(self) -> bool:
+        """Was every epoch written down? Not where many models were trained together."""
         return any(curve.size for curve in self.curves)
 
 
@@ -55,7 +60,7 @@ def loss_panel(learning: Learning) -> Figure:
     """Validation loss: epoch by epoch within a step where there is room, and what was kept."""
     figure, axes = _panel("validation loss", len(learning.validation_loss))
     steps = np.arange(len(learning.validation_loss))
-    if learning.by_epochs and len(steps) <= _MOST_CURVES:
+    if learning.has_curves and len(steps) <= _MOST_CURVES:
         for step, curve, kept in zip(steps, learning.curves, learning.validation_loss, strict=True):
             _draw_descent(axes, int(step), curve, kept)
     else:

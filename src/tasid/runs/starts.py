@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.initial_state_test import StartCounts, learn_each_start
-from tasid.algorithms.initial_states import StartsFound, find_starts, indistinct_starts
+from tasid.algorithms.initial_states import StartsFound, find_starts, start_margins
 from tasid.algorithms.return_test import EACH, assignments, decide, tested_returns
 from tasid.algorithms.tasid import Callback, Learned
 from tasid.envs import Target
@@ -34,9 +34,9 @@ def check_starts(sim: AbstractSimulator, given: int | None, by: str) -> None:
             f"starts: {given} given, but the simulator has {number} start state(s): "
             f"{', '.join(str(sim.states[s]) for s in sim.starts)}"
         )
-    pairs = indistinct_starts(sim)
-    if pairs and by != "return":
-        one, other = pairs[0]
+    alike = [margin for margin in start_margins(sim) if margin.mean == 0.0]
+    if alike and by != "return":
+        one, other = alike[0][:2]
         raise ValueError(
             f"starts: {sim.states[one]} and {sim.states[other]} (states {one} and {other}) have "
             "the same first step under every action (margin Γ = 0), so what follows a first "
@@ -132,8 +132,11 @@ def starts_record(
 
     `accuracy` is how often the first state was right, where somebody can know.
     """
+    margins = start_margins(sim)
     summary = {
         "episodes": found.episodes,
+        "margin": min(margin.mean for margin in margins),
+        "margin_least": min(margin.least for margin in margins),
         "accuracy": accuracy,
         "error": found.error,
         "error_alone": found.error_alone,
