@@ -114,10 +114,21 @@ def test_an_agent_acts_as_the_batch_does(trained):
         policy.agent(slot=128)
 
 
-def test_a_baseline_has_no_page(trained, capsys):
+def test_a_baseline_has_a_page_and_nothing_to_watch(trained, capsys):
+    code, _, _ = call(capsys, "report", str(trained))
+    assert code == 0
+    page = (trained / "report.html").read_text()
+    result = json.loads((trained / "result.json").read_text())
+    assert f"It earns {result['return_mean']:.2f}" in page
+    assert "--algorithm ppo" in page
+    assert "ppo.minibatch" in page
+    (trained / "training.jsonl").write_text("[1]\n")
     code, _, err = call(capsys, "report", str(trained))
     assert code == 2
-    assert "a run of 'ppo', and only runs of TASID have a page" in err
+    assert "training.jsonl, line 1: not a record" in err
+    code, _, err = call(capsys, "watch", str(trained))
+    assert code == 2
+    assert "is a baseline's; it has no map" in err
 
 
 @pytest.mark.parametrize(

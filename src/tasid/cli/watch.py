@@ -29,11 +29,16 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Watch one episode: observation, decoded position, action, confidence."""
-    from tasid.algorithms.policy import load
+    from tasid.algorithms import Policy, load
     from tasid.envs.registry import open_world
     from tasid.runs.watch import watch_episode
 
     loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
+    if not isinstance(loaded, Policy):
+        raise ValueError(
+            f"policy: {policy} is a baseline's; it has no map and believes nothing that could be "
+            "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
+        )
     recorded = loaded.environment
     if recorded is None and env is None:
         raise ValueError("policy: it records no environment; say which one with --env")

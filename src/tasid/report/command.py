@@ -17,9 +17,7 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     try:
         name, given = asked["environment"]["name"], dict(asked["environment"]["options"])
         flags = [
-            ("--eta", asked["eta"]),
-            ("--episodes", asked["episodes"]),
-            ("--method", asked["method"]),
+            *(_of_tasid if asked.get("algorithm", "tasid") == "tasid" else _of_baseline)(asked),
             ("--seed", asked["seed"]),
             ("--evaluation-episodes", asked["evaluation_episodes"]),
         ]
@@ -34,7 +32,7 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     ours = not str(name).startswith("gym:")
     if ours and "horizon" in options:
         flags.insert(0, ("--horizon", options.pop("horizon")))
-    if ours and options.get("eta") == asked["eta"]:
+    if ours and options.get("eta") == asked.get("eta", 0.1):
         del options["eta"]
     if ours and "seed" in options:
         instance = options.pop("seed")
@@ -49,6 +47,17 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
     words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
     return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
+
+
+def _of_tasid(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"--{name}", asked[name]) for name in ("eta", "episodes", "method")]
+
+
+def _of_baseline(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    baseline = asked["baseline"]
+    flags = [("--algorithm", asked["algorithm"]), ("--episodes", baseline["target_episodes"])]
+    filtered = baseline["epopt_epsilon"] != 1.0
+    return [*flags, *([("--epopt-epsilon", baseline["epopt_epsilon"])] if filtered else [])]
 
 
 def _wrapped(words: list[str], width: int = 72) -> str:

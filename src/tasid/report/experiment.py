@@ -84,6 +84,11 @@ class Content:
     table: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     """Its main result, ready for JSON."""
     versions: tuple[str, ...] = ()
+    note: str = (
+        "The same command continues an interrupted sweep. Every row of the records names its "
+        "configuration and its seed in the heading of its file."
+    )
+    """What to know about running it again."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,12 @@ def build_experiment_report(folder: str | Path) -> Built:
     return Built(written, figures, content.table)
 
 
-def render(content: Content) -> str:
+def render(
+    content: Content,
+    *,
+    kind: str = "an experiment",
+    made_from: str = "the records of this experiment",
+) -> str:
     """The page as text."""
     drawings = {
         panel.name: inline_svg(
@@ -135,8 +145,8 @@ def render(content: Content) -> str:
     return render_sheet(
         "experiment.html",
         {},
-        kind="an experiment",
-        made_from="the records of this experiment",
+        kind=kind,
+        made_from=made_from,
         title=content.title,
         headline=content.headline,
         certainty=content.state,

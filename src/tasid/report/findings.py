@@ -57,11 +57,6 @@ def read_findings(folder: str | Path) -> Findings:
     """Read a run; anything missing, damaged or of the wrong kind raises `ArtifactError`."""
     run = Run(folder)
     asked = run.asked()
-    if asked.get("algorithm", "tasid") != "tasid":
-        raise ArtifactError(
-            f"{run.folder}: a run of {asked['algorithm']!r}, and only runs of TASID have a page; "
-            "its numbers are in result.json and training.jsonl"
-        )
     evaluation = run.evaluation()
     policy = load(run.policy_folder)
     where = run.folder / "evaluation"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tasid.mdp import RobustPlan, policy_value
 from tasid.report import gallery, trust, wording
+from tasid.report.baseline import build_baseline_report, is_baseline
 from tasid.report.command import rerun_command
 from tasid.report.drawing import house_style
 from tasid.report.findings import Findings, read_findings
@@ -27,6 +28,8 @@ def build_report(folder: str | Path) -> Path:
     The same records give the same bytes. Records that are missing or damaged raise
     `ArtifactError`, and no page is written.
     """
+    if is_baseline(folder):
+        return build_baseline_report(folder)
     page = render(read_findings(folder))
     return write_bytes_atomically(Path(folder) / PAGE_NAME, page.encode(errors="replace"))
 

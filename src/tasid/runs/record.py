@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from math import isfinite
@@ -111,13 +111,20 @@ class Run:
 
     def rows(self, kind: type[StepEnded] | type[EpochEnded]) -> list[Any]:
         """The recorded events of one kind."""
-        path = self.folder / _FILES[kind]
+        return self._lines(_FILES[kind], lambda fields: kind(**fields))
+
+    def training(self) -> list[dict[str, Any]]:
+        """The rows of a baseline's training."""
+        return self._lines("training.jsonl", dict)
+
+    def _lines(self, name: str, read: Callable[[Any], Any]) -> list[Any]:
+        path = self.folder / name
         if not path.exists():
             raise ArtifactError(f"{path}: missing; the run did not finish")
         rows = []
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             try:
-                rows.append(kind(**json.loads(line)))
+                rows.append(read(json.loads(line)))
             except (TypeError, ValueError) as error:
                 raise ArtifactError(f"{path}, line {number}: not a record ({error})") from None
         return rows
