@@ -192,3 +192,15 @@ def test_an_agent_notices_that_it_is_lost(lock20, policy):
     # Within five steps, in seven of eight cases, it notices or tracks its way back to the truth.
     assert noticed + recovered >= 28
     assert noticed >= 16
+
+
+def test_eta_is_estimated_while_learning(lock20):
+    """Step by step from the roll-ins so far: the first has none, the last covers the truth."""
+    seen = []
+    tasid.learn(lock20, eta=0.1, episodes=1_500, seed=7, callbacks=[seen.append])
+    assert seen[0].eta == (0.0, 0.0, 1.0)
+    widths = [high - low for _, low, high in (step.eta for step in seen)]
+    assert widths[-1] < widths[5] < widths[1] < 1.0
+    rate, low, high = seen[-1].eta
+    assert low <= rate <= high
+    assert 0.06 < low < high < 0.14, "outcomes differ in a little less than 0.1"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
@@ -36,7 +37,7 @@ from tasid.algorithms.models import (
     scores_of,
 )
 from tasid.algorithms.replay import LabelTables, Replay
-from tasid.algorithms.surprise import Surprises
+from tasid.algorithms.surprise import EtaEstimate, Surprises
 from tasid.algorithms.tasid import FITTING, Aside, Explored, Fitted
 from tasid.envs.target import Target, seed_key
 from tasid.learning.choices import Floats
@@ -70,6 +71,9 @@ _MOST_ETA = 0.4
 _JUDGED = 30
 """Held-out transitions before a model class is judged."""
 
+Path = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Tracked states of roll-ins [n, h+1], and where each had its detour [n]."""
+
 
 class OutcomeLearner:
     """Fits the outcome method's models, for one seed."""
@@ -93,7 +97,9 @@ class OutcomeLearner:
         self._replay = Replay(_patches(self._shape) if model is None else None)
         self._taken: Counter[int] = Counter()
         """Episodes of every step, those included that had ended before it."""
-        self._paths: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._paths: list[Path] = []
+        self._surprised = np.zeros(2, np.int64)
+        """Surprises in the roll-ins so far, and transitions."""
         self._candidates = self._first_candidates(labels)
         self._decoders: dict[Candidate, Decoder] = {}
         for candidate in self._candidates:
@@ -130,12 +136,14 @@ class OutcomeLearner:
                 self._remember(int(earlier), here, one.aside)
         path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
         self._paths.append((path[one.live], one.detour[one.live]))
+        self._surprised += self._surprises(self._paths[-1:]).counts
         for candidate in self._candidates:
             self._refit(candidate, h)
         self._judge(h)
         judged = self._best.judged.get(h)
         loss = float(judged.losses.mean()) if judged else math.nan
-        return Fitted([loss], [1], [[]])
+        so_far = EtaEstimate.of(*self._surprised.tolist(), planned=self._plan.eta)
+        return Fitted([loss], [1], [[]], (so_far.rate, so_far.low, so_far.high))
 
     def _remember(self, h: int, rows: Mask, seen: Explored | Aside) -> None:
         pairs = np.stack([seen.x[rows], seen.x_next[rows]], axis=1)
@@ -155,16 +163,20 @@ class OutcomeLearner:
 
     def surprises(self) -> Surprises:
         """How often outcomes differed from the intended ones, by place; from all episodes."""
-        seen = Surprises(self._plan, self._number)
-        for path, detour in self._paths:
-            seen.add_path(path, detour)
-        replay = self._replay
+        seen, replay = self._surprises(self._paths), self._replay
         for h in range(replay.steps):
             here = replay.step == h
             seen.add(h, replay.states[here], replay.command[here], *self._decoded(h, here))
         if replay.steps > 1 and (places := self._places()) is not None:
             told = witness(replay, places, eta=self._plan.eta)
             seen.add_testimony(replay.step, replay.states, replay.command, told)
+        return seen
+
+    def _surprises(self, paths: Sequence[Path]) -> Surprises:
+        """Those of roll-ins alone."""
+        seen = Surprises(self._plan, self._number)
+        for path, detour in paths:
+            seen.add_path(path, detour)
         return seen
 
     def _places(self) -> LabelTables | None:

@@ -43,6 +43,18 @@ class EtaEstimate:
     p_value: float
     """How likely so many surprises would be at most, were the planned η right."""
 
+    @classmethod
+    def of(cls, surprises: int, number: int, *, planned: float) -> EtaEstimate:
+        """From so many surprises in so many transitions."""
+        if number == 0:
+            return cls(0.0, 0.0, 1.0, 0, planned, 1.0)
+        tail = (1 - _CONFIDENCE) / 2
+        low = 0.0 if surprises == 0 else float(beta.ppf(tail, surprises, number - surprises + 1))
+        full = surprises == number
+        high = 1.0 if full else float(beta.isf(tail, surprises + 1, number - surprises))
+        p_value = float(binom.sf(surprises - 1, number, planned))
+        return cls(surprises / number, low, high, number, planned, p_value)
+
     @property
     def exceeded(self) -> bool:
         """Is the planned η refuted at level 0.01?"""
@@ -137,18 +149,15 @@ class Surprises:
             found[stay] = np.unique(rewards, axis=0, return_inverse=True)[1].ravel()
         return found
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many surprises, in how many transitions, [2]."""
+        hits = np.concatenate(self._hits) if self._hits else np.zeros(0, bool)
+        return np.array([hits.sum(), hits.size], np.int64)
+
     def eta(self) -> EtaEstimate:
         """The estimate, with its interval and the test against the planned η."""
-        hits = np.concatenate(self._hits) if self._hits else np.zeros(0, bool)
-        number, surprises, planned = hits.size, int(hits.sum()), self._plan.eta
-        if number == 0:
-            return EtaEstimate(0.0, 0.0, 1.0, 0, planned, 1.0)
-        tail = (1 - _CONFIDENCE) / 2
-        low = 0.0 if surprises == 0 else float(beta.ppf(tail, surprises, number - surprises + 1))
-        full = surprises == number
-        high = 1.0 if full else float(beta.isf(tail, surprises + 1, number - surprises))
-        p_value = float(binom.sf(surprises - 1, number, planned))
-        return EtaEstimate(surprises / number, low, high, number, planned, p_value)
+        return EtaEstimate.of(*self.counts.tolist(), planned=self._plan.eta)
 
     def map_errors(self) -> tuple[MapError, ...]:
         """Places with more surprises than η and decoding errors explain.

@@ -61,6 +61,9 @@ class StepEnded:
     epochs: int
     seconds_collecting: float
     seconds_fitting: float
+    eta: tuple[float, float, float] | None = None
+    """How often outcomes of the plan's actions were not the intended ones so far, and a 95 %
+    interval of that; None if nobody looked."""
 
 
 Event = EpochEnded | StepEnded
@@ -106,6 +109,8 @@ class Fitted(NamedTuple):
     epochs: Sequence[int]
     history: Sequence[Sequence[tuple[float, float]]]
     """Training and validation loss of every epoch."""
+    eta: tuple[float, float, float] | None = None
+    """As in `StepEnded`."""
 
 
 class Learner(Protocol):
@@ -186,6 +191,7 @@ def tasid(
                 epochs=int(fitted.epochs[i]),
                 seconds_collecting=collecting,
                 seconds_fitting=fitting,
+                eta=fitted.eta,
             )
             history[i].append(ended)
             _announce(callbacks, ended, fitted.history[i])

@@ -55,8 +55,11 @@ class Progress:
         if not isinstance(event, StepEnded):
             return
         self._episodes += event.episodes
-        loss = f"{event.validation_loss:.4f}"
-        self.show(event.step + 1, event.steps, episodes=self._episodes, figure=loss)
+        figure = f"{event.validation_loss:.4f}"
+        if event.eta is not None:
+            rate, low, high = event.eta
+            figure += f", η so far {rate:.3f} ({low:.3f} … {high:.3f})"
+        self.show(event.step + 1, event.steps, episodes=self._episodes, figure=figure)
 
     def show(self, completed: int, total: int, *, episodes: int, figure: str) -> None:
         """Draw so much of the whole."""
