@@ -33,7 +33,8 @@ ENOUGH = 10.0
 """Nats by which an assignment has to lead (odds of e^10)."""
 EACH = 48
 """Episodes per start in the first batch; then their number doubles until evidence suffices."""
-_FEWEST = 128
+_FEWEST = 256
+"""Of all starts together, where they can be had: fewer may be grouped wrongly and yet convince."""
 SHOWN = 512
 """First observations kept for pictures."""
 
@@ -111,13 +112,12 @@ def find_starts(
     settled.
     """
     number = plan.simulator.starts.size
-    seen, wanted = None, max(_FEWEST, EACH * number)
-    if by_return:
-        wanted = min(4 * wanted, max(most, wanted))
-    if most < wanted:
+    seen, least = None, EACH * number
+    if most < least:
         raise ValueError(
-            f"episodes: {most} are left to tell {number} starts apart, which takes {wanted} or more"
+            f"episodes: {most} are left to tell {number} starts apart, which takes {least} or more"
         )
+    wanted = min(most, max(_FEWEST, least) * (4 if by_return else 1))
     while True:
         taken = 0 if seen is None else seen.rewards.shape[0]
         more = wander(target, seed=seed, first=taken, episodes=wanted - taken)

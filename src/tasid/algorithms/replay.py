@@ -99,9 +99,10 @@ class FlatInputs:
     def inputs(self) -> Floats:
         """[n, 2d], brought up to date; not copied."""
         replay = self._replay
-        if replay.steps == 1 and len(self._table) != replay.step.size:
+        grown = replay.steps == 1 and len(self._table) != replay.step.size
+        if grown or not self.scale.size:
             self._table, self._means = _Growing(), {}
-            self._measure(replay.pairs)
+            self._measure(replay.pairs[replay.step == 0])
         new = replay.pairs[len(self._table) :]
         if len(new):
             self._table.add(new.reshape(len(new), -1).astype(np.float32) / self.scale)
