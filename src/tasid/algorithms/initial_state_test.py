@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.decoder import WIDTH, Decoder
-from tasid.algorithms.initial_states import SHOWN, Hypothesis, StartsFound
+from tasid.algorithms.initial_states import SHOWN, Hypothesis, StartsFound, groupings
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.return_test import half_width
 from tasid.algorithms.tasid import EXPLORATION, Callback, Explored, Learned, StepEnded
@@ -31,8 +31,7 @@ from tasid.algorithms.wander import wander
 from tasid.envs.rollout import roll
 from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key, stream, unfinished
 from tasid.envs.waves import in_waves
-from tasid.learning.clusterer import Clusterer, Glance
-from tasid.learning.contrastive import fit_groups
+from tasid.learning.clusterer import Clusterer
 from tasid.mdp import RobustPlan
 from tasid.theory.starts import StartBudget
 
@@ -140,11 +139,7 @@ def _clusters(
     """φ̂ by the least held-out error at telling real transitions from imposters."""
     sim = plan.simulator
     seen = wander(target, seed=seed, first=0, episodes=episodes)
-    glance = Glance(seen.x.shape[1:], sim.starts.size)
-    x, x_next = (np.asarray(glance.features(jnp.asarray(part))) for part in (seen.x, seen.x_next))
-    contrast = fit_groups(
-        x, seen.actions[:, 0], x_next, groups=sim.starts.size, actions=sim.num_actions, seed=seed
-    )
+    glance, x, _, contrast = groupings(sim, seen, seed)
     clusterer = Clusterer(jnp.asarray(contrast.parameters[contrast.best]), glance)
     group = np.asarray(clusterer(jnp.asarray(seen.x)), np.int64)
     size = np.bincount(group, minlength=sim.starts.size)

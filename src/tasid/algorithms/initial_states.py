@@ -128,14 +128,30 @@ def find_starts(
         wanted = min(2 * wanted, most)
 
 
+class Groupings(NamedTuple):
+    """Ways to group first observations, and what they were made from."""
+
+    glance: Glance
+    x: NDArray[np.float32]
+    x_next: NDArray[np.float32]
+    """What the glance sees of the first two observations, [n, d] each."""
+    contrast: Contrast
+
+
+def groupings(sim: AbstractSimulator, seen: Wandered, seed: int) -> Groupings:
+    """Group first observations by what follows them, in as many groups as there are starts."""
+    number = sim.starts.size
+    glance = Glance(seen.x.shape[1:], number)
+    x, x_next = (np.asarray(glance.features(jnp.asarray(part))) for part in (seen.x, seen.x_next))
+    action = seen.actions[:, 0]
+    contrast = fit_groups(x, action, x_next, groups=number, actions=sim.num_actions, seed=seed)
+    return Groupings(glance, x, x_next, contrast)
+
+
 def _judged(plan: RobustPlan, seen: Wandered, seed: int, by_return: bool) -> StartsFound:
     """Group the episodes, weigh the hypotheses, and take the best."""
     sim = plan.simulator
-    glance = Glance(seen.x.shape[1:], sim.starts.size)
-    x, x_next = (np.asarray(glance.features(jnp.asarray(part))) for part in (seen.x, seen.x_next))
-    contrast = fit_groups(
-        x, seen.actions[:, 0], x_next, groups=sim.starts.size, actions=sim.num_actions, seed=seed
-    )
+    glance, x, x_next, contrast = groupings(sim, seen, seed)
     paid = reward_evidence(sim, seen.actions, seen.rewards, eta=plan.eta)
     if by_return:
         paid = np.zeros_like(paid)

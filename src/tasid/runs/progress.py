@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -17,29 +19,13 @@ from rich.progress import Progress as Bar
 from tasid.algorithms.tasid import Event, StepEnded
 
 
-class Progress:
-    """A callback that draws how far learning is; or whatever `show` is told."""
+class Shown:
+    """A bar on standard error that is there while its block runs."""
 
-    def __init__(
-        self, what: str = "learning step", figure: str = "validation loss", *, quiet: bool = False
-    ) -> None:
-        self._bar = Bar(
-            TextColumn(what),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[episodes]} episodes"),
-            TextColumn(f"{figure} {{task.fields[figure]}}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=quiet,
-            transient=True,
-        )
-        self._task = self._bar.add_task("learn", total=None, episodes=0, figure="…")
-        self._episodes = 0
+    def __init__(self, *columns: ProgressColumn, quiet: bool) -> None:
+        self._bar = Bar(*columns, console=Console(stderr=True), disable=quiet, transient=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
@@ -50,6 +36,27 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
+
+
+class Progress(Shown):
+    """A callback that draws how far learning is; or whatever `show` is told."""
+
+    def __init__(
+        self, what: str = "learning step", figure: str = "validation loss", *, quiet: bool = False
+    ) -> None:
+        super().__init__(
+            TextColumn(what),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.fields[episodes]} episodes"),
+            TextColumn(f"{figure} {{task.fields[figure]}}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            quiet=quiet,
+        )
+        self._task = self._bar.add_task("learn", total=None, episodes=0, figure="…")
+        self._episodes = 0
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, StepEnded):

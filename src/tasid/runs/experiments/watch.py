@@ -4,46 +4,30 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
 
 from tasid.runs.experiments.sweep import State
+from tasid.runs.progress import Shown
 
 _EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 
 
-class SweepProgress:
+class SweepProgress(Shown):
     """A watcher of `sweep`."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._last = time.monotonic()
-        self._bar = Bar(
+        super().__init__(
             TextColumn("{task.fields[done]}"),
             BarColumn(),
             TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[running]}"),
-            console=Console(stderr=True),
-            disable=not self._terminal,
-            transient=True,
+            quiet=not self._terminal,
         )
         self._task = self._bar.add_task("sweep", total=1.0, done="", left="", running="")
-
-    def __enter__(self) -> SweepProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def __call__(self, state: State) -> None:
         if self._terminal:
