@@ -216,14 +216,27 @@ class OutcomeLearner:
         """Could slips outvote the rarest label, of those that one in ten of step h's episodes has?
 
         Commanded n times in all steps together, it is in the minority there with a probability of
-        at most e^(−2 n (½−η)²), by Hoeffding's inequality.
+        at most e^(−2 n (½−η)²), by Hoeffding's inequality. A network has to learn every transition
+        by its looks, so that for networks the mean of this over the step's transitions counts, too,
+        and no step may hide behind others that lose less than they might.
         """
-        choices = self._best.tables.choices(self._replay)
+        choices, replay = self._best.tables.choices(self._replay), self._replay
         there = choices.number > 1
         commanded = np.bincount(choices.label[there], minlength=choices.valid.shape[1])
-        met = choices.valid[there & (self._replay.step == h)].sum(axis=0) >= _MET * self._taken[h]
+        here = there & (replay.step == h)
+        met = choices.valid[here].sum(axis=0) >= _MET * self._taken[h]
         margin = 0.5 - min(self._plan.eta, _MOST_ETA)
-        return math.exp(-2 * int(commanded[met].min()) * margin**2) if met.any() else 0.0
+        doubt = math.exp(-2 * int(commanded[met].min()) * margin**2) if met.any() else 0.0
+        if self._best.model.remembers and here.any():
+            own = self.judged(h)
+            if own.excess > math.sqrt(own.rows):
+                return 1.0
+            kinds = replay.states.astype(np.int64) * self._plan.simulator.num_actions
+            _, kind, often = np.unique(
+                kinds + replay.command, return_inverse=True, return_counts=True
+            )
+            doubt = max(doubt, float(np.exp(-2 * often[kind[here]] * margin**2).mean()))
+        return doubt
 
     def _first_candidates(self, labels: str | None) -> list[Candidate]:
         """Every numbering that fits the map, with the simplest models for what is observed."""
