@@ -315,3 +315,14 @@ def test_networks_are_doubted_transition_by_transition(monkeypatch):
     choices = learner._best.tables.choices(learner._replay).only(np.arange(40) < 8)
     learner._best.judged[0] = Judged(guessing, choices, np.full(8, 3.0, np.float32))
     assert learner.doubt(0) == 1.0, "its own step is not explained"
+
+
+def test_auto_is_a_number_for_pictures_and_evidence_for_vectors(lock20):
+    from tasid.runs.learn import _quota
+
+    grid = tasid.make("lava-crossing", horizon=9)
+    plans = [tasid.robust_dp(env.simulator, eta=0.1) for env in (grid, lock20)]
+    assert _quota("auto", plans[0], grid.target).episodes == 9_000
+    assert isinstance(_quota("auto", plans[1], lock20.target), EvidenceQuota)
+    own = EvidenceQuota(epsilon=0.02)
+    assert _quota(own, plans[0], grid.target) is own

@@ -23,12 +23,16 @@ from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import seed_key
 from tasid.learning.own import Own
+from tasid.learning.pictures import is_picture
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.mdp.visitation import choice_mass
 from tasid.runs.starts import check_starts, outcome_starts, paper_starts, start_warnings
 
 METHODS = ("outcome", "paper")
 Episodes = int | Literal["auto"] | EvidenceQuota | StartCounts
+PICTURES = 1_000
+"""Episodes a step that "auto" takes for pictures: what a network has seen of a few of them is too
+little to judge it by."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,9 @@ def learn(
     under `vmap`, so that parameters differ and early stopping may choose another epoch. With
     `run_dir`, the policy is saved in its `policy` folder.
 
-    With `episodes="auto"` evidence decides their number; the paper's method, which has none, takes
-    1000 a step. With method "outcome" it may be an `EvidenceQuota` with an ε and a δ of your own,
-    and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`, a
+    With `episodes="auto"` evidence decides their number; for pictures, and by the paper's method,
+    it is 1000 a step. With method "outcome" it may be an `EvidenceQuota` with an ε and a δ of your
+    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`, a
     function of the observations' shape and the number of labels, brings a network or a classifier
     of your own (`tasid.learning.own`).
 
@@ -235,7 +239,7 @@ def _run_once(
     found: StartsFound | None = None,
 ) -> tuple[Learned, Diagnostics]:
     """Algorithm 2 by the outcome method, from the starts that were found."""
-    learner = way(target, plan, quota=_quota(episodes, plan), seed=seed)
+    learner = way(target, plan, quota=_quota(episodes, plan, target), seed=seed)
     led = learner if found is None else Placed(learner, found.clusterer, found.starts)
     (learned,) = tasid([target], [plan], led, seeds=[seed], callbacks=callbacks)
     decoder = learner.finish()
@@ -250,10 +254,12 @@ def _with_starts(notes: Diagnostics, plan: RobustPlan, found: StartsFound) -> Di
     return replace(notes, starts=found, warnings=warnings)
 
 
-def _quota(episodes: Episodes, plan: RobustPlan) -> Quota:
+def _quota(episodes: Episodes, plan: RobustPlan, target: Target) -> Quota:
     horizon = plan.simulator.horizon
     if isinstance(episodes, EvidenceQuota):
         return episodes
+    if episodes == "auto" and is_picture(target.observation_shape):
+        episodes = PICTURES * horizon
     if episodes == "auto":
         return EvidenceQuota()
     if isinstance(episodes, bool) or not isinstance(episodes, int):
