@@ -162,6 +162,26 @@ def test_help_is_quick():
     assert best < 0.5
 
 
+def test_an_interrupt_in_the_garbage_collector_is_not_lost():
+    """Dropped by Python there, it comes again; and the process ends without a crash."""
+    script = """
+import gc, signal, sys, time, typer
+import tasid.cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@tasid.cli.app.command()
+def sleep():
+    gc.callbacks.append(lambda phase, info: phase == "stop" and signal.raise_signal(signal.SIGINT))
+    gc.collect()
+    gc.callbacks.clear()
+    time.sleep(60)
+
+tasid.cli.main(["sleep"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, b"tasid: interrupted\n")
+
+
 def test_interrupt_saves_nothing_half(tmp_path):
     # A shell that runs the tests in the background has them, and their children, ignore SIGINT.
     start = (
@@ -185,6 +205,7 @@ def test_interrupt_saves_nothing_half(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
+    assert err.endswith(b"tasid: interrupted\n")
     assert b"Traceback" not in err
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / ".run.partial").exists()

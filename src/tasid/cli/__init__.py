@@ -12,6 +12,7 @@ from pathlib import Path
 
 import typer
 
+from tasid.cli import interrupt
 from tasid.cli.budget import budget
 from tasid.cli.check import check
 from tasid.cli.evaluate import evaluate
@@ -38,10 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # Compiled code is kept between runs; JAX reads this when a command imports it.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    interrupt.never_lose()
     try:
         app(args=arguments, prog_name="tasid")
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except SystemExit as ended:
+        if ended.code == interrupt.CODE:
+            interrupt.leave()
+        raise
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("TASID_TRACEBACK"):
             raise

@@ -1,0 +1,47 @@
+"""Ctrl-C ends a command, whatever JAX is doing at that moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+CODE = 130
+"""The exit code that Typer gives to Ctrl-C."""
+_SOON = 0.05
+
+
+def never_lose() -> None:
+    """Repeat an interrupt that came in a callback of the garbage collector.
+
+    Python drops what is raised there, and JAX has such a callback.
+    """
+    usual = sys.unraisablehook
+
+    def again(lost: UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            usual(lost)
+            return
+        # Not at once: it would be dropped again.
+        timer = threading.Timer(_SOON, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
+
+
+def leave() -> NoReturn:
+    """End the process after an interrupt, without taking the interpreter apart.
+
+    Everything of ours is tidied up by now, but XLA may still compute what nobody waits for, and
+    taking the interpreter apart under its threads is a segmentation fault now and then.
+    """
+    print("tasid: interrupted", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(CODE)
