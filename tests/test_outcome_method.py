@@ -287,36 +287,6 @@ def test_doubt_is_about_the_rarest_outcome_that_is_met():
     assert seen[1][1] == 0.0
 
 
-def test_networks_are_doubted_transition_by_transition(monkeypatch):
-    """Four rooms with the same two doors: each label is common, each transition is rare."""
-    from tasid.envs.block import block_mdp
-    from test_tasid import OneHot
-
-    rooms = [[room + 4, room + 8] for room in range(4)]
-    successor = [*rooms, *([s, s] for s in range(4, 12))]
-    sim = tasid.AbstractSimulator(successor, np.zeros((12, 2)), horizon=2, start=range(4))
-    env = block_mdp("rooms", {}, tasid.perturb(sim, eta=0.0, seed=0), OneHot(12))
-    plan = tasid.robust_dp(sim, eta=0.1)
-    learner = OutcomeLearner(
-        env.target,
-        plan,
-        quota=FixedQuota(40, (1.0,)),
-        seed=0,
-        labels="outcomes by action",
-    )
-    states, command = np.repeat([0, 1, 2, 3], 10), np.tile([0, 1], 20)
-    pairs = np.eye(12, dtype=np.float32)[np.stack([states, states + 4 + 4 * command], axis=1)]
-    learner._replay.add(0, pairs, states.astype(np.int32), command.astype(np.int32))
-    learner._taken[0] = 40
-    assert learner.doubt(0) == pytest.approx(math.exp(-2 * 20 * 0.4**2))
-    monkeypatch.setattr(learner._best.model, "remembers", True)
-    assert learner.doubt(0) == pytest.approx(math.exp(-2 * 5 * 0.4**2))
-    guessing = np.zeros((8, learner._best.tables.size), np.float32)
-    choices = learner._best.tables.choices(learner._replay).only(np.arange(40) < 8)
-    learner._best.judged[0] = Judged(guessing, choices, np.full(8, 3.0, np.float32))
-    assert learner.doubt(0) == 1.0, "its own step is not explained"
-
-
 def test_auto_is_a_number_for_pictures_and_evidence_for_vectors(lock20):
     from tasid.runs.learn import _quota
 

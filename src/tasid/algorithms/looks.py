@@ -13,22 +13,21 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tasid.algorithms.models import Mask
 from tasid.algorithms.replay import LabelTables, Replay
 from tasid.learning.ridge import Examples, fit_ridge
 
 _GROWTH = 1.4
 """It learns again whenever there are so many times the steps; between, it is only asked."""
 _PENALTY = 10.0
+"""Few examples of a place must not make it sure; nothing is chosen by evidence here."""
 _SURE = math.log(3.0)
 """Another place must be so many nats likelier."""
 _HEARD = 50
 """So often it must have told a place, …"""
 _ERRORS = 0.1
 """… and been wrong no more often than this and slips together."""
-
-Mask = NDArray[np.bool_]
 
 
 class Testimony(NamedTuple):

@@ -71,7 +71,7 @@ _MOST_ETA = 0.4
 _JUDGED = 30
 """Held-out transitions before a model class is judged."""
 
-Path = tuple[NDArray[np.int32], NDArray[np.int32]]
+RollIns = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Tracked states of roll-ins [n, h+1], and where each had its detour [n]."""
 
 
@@ -97,7 +97,7 @@ class OutcomeLearner:
         self._replay = Replay(_patches(self._shape) if model is None else None)
         self._taken: Counter[int] = Counter()
         """Episodes of every step, those included that had ended before it."""
-        self._paths: list[Path] = []
+        self._paths: list[RollIns] = []
         self._surprised = np.zeros(2, np.int64)
         """Surprises in the roll-ins so far, and transitions."""
         self._candidates = self._first_candidates(labels)
@@ -136,7 +136,7 @@ class OutcomeLearner:
                 self._remember(int(earlier), here, one.aside)
         path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
         self._paths.append((path[one.live], one.detour[one.live]))
-        self._surprised += self._surprises(self._paths[-1:]).counts
+        self._surprised += self._on_the_way(self._paths[-1:]).counts
         for candidate in self._candidates:
             self._refit(candidate, h)
         self._judge(h)
@@ -163,7 +163,7 @@ class OutcomeLearner:
 
     def surprises(self) -> Surprises:
         """How often outcomes differed from the intended ones, by place; from all episodes."""
-        seen, replay = self._surprises(self._paths), self._replay
+        seen, replay = self._on_the_way(self._paths), self._replay
         for h in range(replay.steps):
             here = replay.step == h
             seen.add(h, replay.states[here], replay.command[here], *self._decoded(h, here))
@@ -172,7 +172,7 @@ class OutcomeLearner:
             seen.add_testimony(replay.step, replay.states, replay.command, told)
         return seen
 
-    def _surprises(self, paths: Sequence[Path]) -> Surprises:
+    def _on_the_way(self, paths: Sequence[RollIns]) -> Surprises:
         """Those of roll-ins alone."""
         seen = Surprises(self._plan, self._number)
         for path, detour in paths:
@@ -216,27 +216,14 @@ class OutcomeLearner:
         """Could slips outvote the rarest label, of those that one in ten of step h's episodes has?
 
         Commanded n times in all steps together, it is in the minority there with a probability of
-        at most e^(−2 n (½−η)²), by Hoeffding's inequality. A network has to learn every transition
-        by its looks, so that for networks the mean of this over the step's transitions counts, too,
-        and no step may hide behind others that lose less than they might.
+        at most e^(−2 n (½−η)²), by Hoeffding's inequality.
         """
-        choices, replay = self._best.tables.choices(self._replay), self._replay
+        choices = self._best.tables.choices(self._replay)
         there = choices.number > 1
         commanded = np.bincount(choices.label[there], minlength=choices.valid.shape[1])
-        here = there & (replay.step == h)
-        met = choices.valid[here].sum(axis=0) >= _MET * self._taken[h]
+        met = choices.valid[there & (self._replay.step == h)].sum(axis=0) >= _MET * self._taken[h]
         margin = 0.5 - min(self._plan.eta, _MOST_ETA)
-        doubt = math.exp(-2 * int(commanded[met].min()) * margin**2) if met.any() else 0.0
-        if self._best.model.remembers and here.any():
-            own = self.judged(h)
-            if own.excess > math.sqrt(own.rows):
-                return 1.0
-            kinds = replay.states.astype(np.int64) * self._plan.simulator.num_actions
-            _, kind, often = np.unique(
-                kinds + replay.command, return_inverse=True, return_counts=True
-            )
-            doubt = max(doubt, float(np.exp(-2 * often[kind[here]] * margin**2).mean()))
-        return doubt
+        return math.exp(-2 * int(commanded[met].min()) * margin**2) if met.any() else 0.0
 
     def _first_candidates(self, labels: str | None) -> list[Candidate]:
         """Every numbering that fits the map, with the simplest models for what is observed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -48,6 +49,11 @@ def environment_options(settings: list[str] | None, **given: Any) -> dict[str, A
         except tomllib.TOMLDecodeError:
             options[key] = text
     return options
+
+
+def run_folder(env: str, *parts: str) -> Path:
+    """Where a run goes if --out is not given."""
+    return Path("runs") / "-".join([env.replace("/", "-").replace(":", "-"), *parts])
 
 
 def point(flag: str, text: str | None) -> list[float | str] | None:

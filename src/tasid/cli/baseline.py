@@ -6,18 +6,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from tasid.cli.answers import print_json, print_scores
+from tasid.cli.arguments import run_folder
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
+_OF_TASID = (
+    "simulator",
+    "map_settings",
+    "method",
+    "epsilon",
+    "delta",
+    "labels",
+    "starts_by",
+)
 
 
-def refuse(given: dict[str, Any]) -> None:
+def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:
     """Flags that say something to TASID and nothing to a baseline, which has no map."""
-    for name, value in given.items():
-        if value:
-            flag = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag}: {value!r} with a baseline; only --algorithm tasid has it")
+    for name in (*_OF_TASID, *(["starts"] if wrapped else [])):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            flag = {"map_settings": "map"}.get(name, name.replace("_", "-"))
+            raise ValueError(f"--{flag}: with a baseline; only --algorithm tasid has it")
 
 
 def train_baseline(
@@ -50,8 +63,7 @@ def train_baseline(
         evaluation_episodes=0,
     )
     order = BaselineOrder(env, options, baseline, seed, evaluation_episodes)
-    name = env.replace("/", "-").replace(":", "-")
-    folder = out or Path("runs") / f"{name}-{algorithm}-seed{seed}"
+    folder = out or run_folder(env, algorithm, f"seed{seed}")
     before = baseline.source_episodes * baseline.randomized
     with Progress("training batch", "mean return", quiet=not sys.stderr.isatty()) as progress:
 

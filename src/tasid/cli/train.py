@@ -20,10 +20,12 @@ from tasid.cli.arguments import (
     Simulator,
     environment_options,
     map_for,
+    run_folder,
 )
 
 
 def train(
+    context: typer.Context,
     env: Annotated[
         str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
     ],
@@ -83,15 +85,9 @@ def train(
     if number < 1:
         raise ValueError(f"--evaluation-episodes: {number} is below 1")
     if algorithm != "tasid":
-        from tasid.cli.baseline import refuse, train_baseline
+        from tasid.cli.baseline import refuse_flags_of_tasid, train_baseline
 
-        of_map = {"simulator": simulator, "map": map_settings, "starts": None if ours else starts}
-        of_method = {"labels": labels, "epsilon": epsilon, "delta": delta}
-        if method != "outcome":
-            of_method["method"] = method
-        if starts_by != "evidence":
-            of_method["starts_by"] = starts_by
-        refuse(of_map | of_method)
+        refuse_flags_of_tasid(context, wrapped=not ours)
         if not ours and horizon is not None:
             options.setdefault("horizon", horizon)
         _episodes(episodes)
@@ -127,7 +123,7 @@ def train(
         epsilon=epsilon,
         delta=delta,
     )
-    folder = out or Path("runs") / f"{env.replace('/', '-').replace(':', '-')}-seed{seed}"
+    folder = out or run_folder(env, f"seed{seed}")
     with Progress(quiet=not sys.stderr.isatty()) as progress:
         result = carry_out(order, folder, overwrite=overwrite, callbacks=[progress])
     if as_json:

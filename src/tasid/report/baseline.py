@@ -17,6 +17,10 @@ from tasid.runs.record import Run
 from tasid.storage import ArtifactError, write_bytes_atomically
 
 _STAGES = {"source": ("relatives of the target", "nominal"), "target": ("the target", "learned")}
+_CAPTION = (
+    "The mean return of training episodes, which draw actions at random; "
+    "what is scored takes the likeliest ones."
+)
 
 
 def is_baseline(folder: str | Path) -> bool:
@@ -66,15 +70,14 @@ def _content(
             Section(
                 "How it learned",
                 (f"It learned from {spent}, in {duration(figures['seconds'])}.",),
-                (Plate((_curve(rows, value),), "The mean return of training episodes, which draw "
-                 "actions at random; what is scored takes the likeliest ones."),) if rows else (),
+                (Plate((_curve(rows, value),), _CAPTION),) if rows else (),
             ),
             Section("What it is", (), (), (_settings(asked["baseline"]),)),
         ),
         command=rerun_command(asked) or "",
         note="Everything is drawn from the seed: the same versions on the same machine repeat it.",
         versions=(str(asked["versions"]["tasid"]),),
-    )  # fmt: skip
+    )
 
 
 def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
@@ -98,7 +101,7 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
         return figure
 
     last = rows[-1]
-    seen = f"The last {count(rows[-1]['episodes'])} episodes end at {number(last['training'])}."
+    seen = f"After {count(last['episodes'])} episodes it is {number(last['training'])}."
     return Panel("curve", "Mean return against training episodes", seen, draw)
 
 
