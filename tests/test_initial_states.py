@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tasid
-from tasid.algorithms import return_test
+from tasid.algorithms import initial_state_test, return_test
 from tasid.algorithms.initial_state_test import StartCounts
 from tasid.algorithms.initial_states import (
     ENOUGH,
@@ -25,7 +26,7 @@ from tasid.algorithms.return_test import assignments, decide
 from tasid.algorithms.start_evidence import reward_evidence
 from tasid.algorithms.wander import wander
 from tasid.envs.target import episode_keys, seed_key
-from tasid.learning.contrastive import fit_groups
+from tasid.learning.contrastive import Contrast, fit_groups
 from tasid.report.command import rerun_command
 from tasid.report.findings import read_findings
 from tasid.runs.diagnosis import diagnose
@@ -184,11 +185,11 @@ def test_contrast_groups_by_what_follows_and_not_by_looks():
         actions=2,
         seed=0,
     )
-    weights = found.parameters[found.best]
+    weights = found.parameters[found.errors.argmin()]
     group = (x @ weights[:-2].reshape(2, 2) + weights[-2:]).argmax(axis=1)
     agree = (group == quiet).mean()
     assert max(agree, 1 - agree) > 0.97
-    assert found.errors[found.best] < found.alone - 0.01
+    assert found.errors.min() < found.alone - 0.01
 
 
 def test_a_wrong_number_of_starts_is_refused():
@@ -312,6 +313,36 @@ def test_algorithms_3_and_4_pick_the_right_start_for_every_cluster(by_paper):
     assert len(found.hypotheses) == 4
     assert 256 + 4 * 1128 <= result.episodes < 256 + 4 * 1128 * 1.2
     assert score(result.policy, env, episodes=2000, seed=0)[1]["ratio"] > 0.9
+
+
+def test_the_paper_takes_for_granted_that_every_start_appears(monkeypatch):
+    """Everything in one group has no error here, and a group that gets nothing."""
+    env = lock(seed=0)
+    usual = initial_state_test.groupings
+    lumped = []
+
+    def tempted(sim, seen, seed):
+        found = usual(sim, seen, seed)
+        one = np.zeros_like(found.contrast.parameters[:1])
+        one[0, -2] = 1.0
+        lumped.append(one[0])
+        contrast = Contrast(
+            np.concatenate([one, found.contrast.parameters]),
+            np.append(np.float32(0.0), found.contrast.errors),
+            found.contrast.alone,
+        )
+        return found._replace(contrast=contrast)
+
+    monkeypatch.setattr(initial_state_test, "groupings", tempted)
+    plan = tasid.robust_dp(env.simulator, eta=0.1)
+    clusterer, found = initial_state_test._clusters(env.target, plan, 256, 0)
+    assert min(found.shares) > 0.3
+    assert found.error > 0.0
+    # With that grouping the stream of episodes would never end.
+    empty = replace(clusterer, parameters=jnp.asarray(lumped[0]))
+    counts = StartCounts(cluster=256, learn=1000, test=128)
+    with pytest.raises(ValueError, match=r"only 0 began in cluster 1.*too rare to be tested"):
+        initial_state_test._deal(env.target, empty, counts, 2, 0)
 
 
 def test_a_policy_with_models_for_every_cluster_is_kept_and_acts_alike(by_paper, tmp_path):

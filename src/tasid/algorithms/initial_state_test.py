@@ -37,8 +37,10 @@ from tasid.theory.starts import StartBudget
 
 ONLINE = EVALUATION + 6
 """The phase of the common stream of episodes."""
-_MOST = 50
-"""The stream ends after this many times the episodes it should take: a cluster is too rare."""
+_RARE = 50
+"""A cluster is too rare if it has so many times fewer episodes than its share, …"""
+_SURELY = 100
+"""… once so many batches of them were seen."""
 
 
 @dataclass(frozen=True)
@@ -136,20 +138,26 @@ def learn_each_start(
 def _clusters(
     target: Target, plan: RobustPlan, episodes: int, seed: int
 ) -> tuple[Clusterer, StartsFound]:
-    """φ̂ by the least held-out error at telling real transitions from imposters."""
+    """φ̂ by the least held-out error at telling real transitions from imposters.
+
+    The algorithm takes for granted that every start appears, so that a grouping with an empty group
+    is out as long as there are others.
+    """
     sim = plan.simulator
     seen = wander(target, seed=seed, first=0, episodes=episodes)
     glance, x, _, contrast = groupings(sim, seen, seed)
-    clusterer = Clusterer(jnp.asarray(contrast.parameters[contrast.best]), glance)
-    group = np.asarray(clusterer(jnp.asarray(seen.x)), np.int64)
-    size = np.bincount(group, minlength=sim.starts.size)
+    grouped = [Clusterer(jnp.asarray(one), glance) for one in contrast.parameters]
+    groups = [np.asarray(one(jnp.asarray(seen.x)), np.int64) for one in grouped]
+    sizes = np.stack([np.bincount(group, minlength=sim.starts.size) for group in groups])
+    best = int(np.lexsort((contrast.errors, (sizes == 0).sum(axis=1)))[0])
+    clusterer, group, size = grouped[best], groups[best], sizes[best]
     found = StartsFound(
         clusterer=clusterer,
         starts=(),
         shares=tuple((size / size.sum()).tolist()),
         hypotheses=(),
         episodes=0,
-        error=float(contrast.errors[contrast.best]),
+        error=float(contrast.errors[best]),
         error_alone=contrast.alone,
         features=x[:SHOWN],
         clusters=group[:SHOWN],
@@ -182,8 +190,8 @@ def _deal(
     needed, queues = each * number, [np.zeros(0, np.int64) for _ in range(number)]
     first, key = 0, seed_key(seed)
     while min(queue.size for queue in queues) < needed:
-        if first > _MOST * needed * number:
-            rare = min(range(number), key=lambda k: queues[k].size)
+        rare = min(range(number), key=lambda k: queues[k].size)
+        if first > _SURELY * WIDTH and queues[rare].size * _RARE * number < first:
             raise ValueError(
                 f"starts: of {first} episodes only {queues[rare].size} began in cluster {rare}, "
                 f"whose {number} hypotheses need {needed}; it is too rare to be tested"
@@ -211,11 +219,12 @@ _group_compiled = jax.jit(_group)
 def _explore(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> Explored:
     """Follow π for h steps, then execute a random action."""
     moment = roll(target, decoder, keys, steps=h)
-    live = unfinished(target, moment.state, WIDTH)
+    width = keys.shape[0]
+    live = unfinished(target, moment.state, width)
     states = decoder.track(moment.carry, moment.observations, h)
     _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
     _, x_next, _ = target.step(moment.state, command, h, keys)
-    none = jnp.full(WIDTH, -1)
+    none = jnp.full(width, -1)
     x, path = moment.observations, moment.carry.path
     return Explored(x, x_next, states, command, path, none, live, None)
 
@@ -232,11 +241,11 @@ def _over_instances(
 ) -> Any:
     """`run` for all instances' episodes [instances, n]; tables [instances, n, …]."""
     number = keys.shape[1]
-    parts = []
-    for first in range(0, number, WIDTH):
+    width, parts = min(WIDTH, number), []
+    for first in range(0, number, width):
         # The last batch is filled up with episodes that are dropped again.
-        places = np.minimum(np.arange(first, first + WIDTH), number - 1)
-        rows = range(min(WIDTH, number - first))
+        places = np.minimum(np.arange(first, first + width), number - 1)
+        rows = range(min(width, number - first))
         if target.traceable:
             tables = _together(run, target, decoders, keys[:, places], h)
             parts.append(jax.tree.map(lambda t, rows=rows: np.asarray(t)[:, : len(rows)], tables))
@@ -245,7 +254,7 @@ def _over_instances(
         for i in range(keys.shape[0]):
             decoder = jax.tree.map(lambda leaf, i=i: leaf[i], decoders)
             alone = partial(_alone, run, decoder, keys[i, places], h)
-            each.append(in_waves(target, alone, rows=rows, width=WIDTH))
+            each.append(in_waves(target, alone, rows=rows, width=width))
         parts.append(jax.tree.map(lambda *tables: np.stack(tables), *each))
     return jax.tree.map(lambda *tables: np.concatenate(tables, axis=1), *parts)
 

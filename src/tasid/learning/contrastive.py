@@ -61,11 +61,6 @@ class Contrast(NamedTuple):
     alone: float
     """The same with one group for all: what telling groups apart has to beat."""
 
-    @property
-    def best(self) -> int:
-        """The grouping with the least held-out error."""
-        return int(self.errors.argmin())
-
 
 class _Data(NamedTuple):
     x: jax.Array

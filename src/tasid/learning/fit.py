@@ -143,7 +143,8 @@ def fit(
 
 
 def _minibatches(key: jax.Array, rows: int, size: int) -> jax.Array:
-    """A random order of the rows as [batches, size]; −1 fills the last batch."""
+    """A random order of the rows as [batches, ≤ size]; −1 fills the last batch."""
+    size = min(size, rows)
     batches = math.ceil(rows / size)
     order = jax.random.permutation(key, rows)
     return jnp.pad(order, (0, batches * size - rows), constant_values=-1).reshape(batches, size)
