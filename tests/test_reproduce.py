@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -114,19 +115,21 @@ def test_an_agent_acts_as_the_batch_does(trained):
         policy.agent(slot=128)
 
 
-def test_a_baseline_has_a_page_and_nothing_to_watch(trained, capsys):
-    code, _, _ = call(capsys, "report", str(trained))
+def test_a_baseline_has_a_page_and_nothing_to_watch(trained, tmp_path, capsys):
+    run = shutil.copytree(trained, tmp_path / "run")
+    code, _, _ = call(capsys, "report", str(run))
     assert code == 0
-    page = (trained / "report.html").read_text()
-    result = json.loads((trained / "result.json").read_text())
+    page = (run / "report.html").read_text()
+    result = json.loads((run / "result.json").read_text())
     assert f"It earns {result['return_mean']:.2f}" in page
     assert "--algorithm ppo" in page
     assert "ppo.minibatch" in page
-    (trained / "training.jsonl").write_text("[1]\n")
-    code, _, err = call(capsys, "report", str(trained))
+    assert (">in the target<" in page, ">in relatives of the target<" in page) == (True, False)
+    (run / "training.jsonl").write_text("[1]\n")
+    code, _, err = call(capsys, "report", str(run))
     assert code == 2
     assert "training.jsonl, line 1: not a record" in err
-    code, _, err = call(capsys, "watch", str(trained))
+    code, _, err = call(capsys, "watch", str(run))
     assert code == 2
     assert "is a baseline's; it has no map" in err
 
