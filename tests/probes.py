@@ -87,3 +87,26 @@ class Cliff:
 
     def finished(self, state):
         return state[0]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["traceable"])
+@dataclass(frozen=True)
+class Bars:
+    """A picture of a bar somewhere, upright (1) or lying (0); saying which pays 1."""
+
+    traceable: bool = True
+
+    num_actions, horizon = 2, 1
+    observation_shape = (24, 24, 1)
+
+    def reset(self, keys):
+        upright = jax.vmap(jax.random.bernoulli)(stream(keys, 0)).astype(jnp.int32)
+        corner = jax.vmap(lambda key: jax.random.randint(key, (2,), 0, 15))(stream(keys, 1))
+        length = jnp.array([[2, 9], [9, 2]])[upright]
+        place = jnp.stack(jnp.indices((24, 24)), axis=-1)[None] - corner[:, None, None]
+        inside = ((place >= 0) & (place < length[:, None, None])).all(axis=-1)
+        return upright, jnp.where(inside, 255, 0).astype(jnp.uint8)[..., None]
+
+    def step(self, state, actions, h, keys):
+        blank = jnp.zeros((state.shape[0], 24, 24, 1), jnp.uint8)
+        return state, blank, (actions == state).astype(jnp.float32)

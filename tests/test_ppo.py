@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import tasid
-from probes import Cliff, probe
+from probes import Bars, Cliff, probe
 from tasid.algorithms import ppo as algorithm
 from tasid.algorithms.ppo import Experience, Fixed, PPOConfig, Rows
 from tasid.algorithms.ppo_policy import load_ppo_policy
 from tasid.algorithms.ppo_training import ppo, stage_key
 from tasid.algorithms.rnd import RND
+from tasid.envs.target import episode_keys, seed_key
 from tasid.learning.descent import Descent
-from tasid.learning.networks import Dense
+from tasid.learning.networks import Camera, Dense, sight_of
 from tasid.storage import ArtifactError
 
 TINY = PPOConfig(
@@ -524,6 +525,26 @@ def test_a_policy_is_saved_loaded_and_scored(tmp_path):
         tasid.evaluate(loaded, tasid.make("combination-lock", horizon=4, num_actions=3))
 
 
+def test_pictures_are_seen_by_convolutions(tmp_path):
+    """Where a bar stands does not matter, how it stands does."""
+    config = replace(QUICK, descent=Descent(0.003, 0.5), entropy=0.0)
+    assert config.networks(Bars())[0] == Camera((24, 24, 1), 2)
+    result = ppo([Bars()], seeds=[0], episodes=6_000, config=config)[0]
+    policy = load_ppo_policy(result.policy.save(tmp_path / "policy"))
+    assert tasid.evaluate(policy, Bars(), episodes=2_000, seed=1).mean > 0.97
+    upright, x = Bars().reset(episode_keys(seed_key(0), 9, jnp.arange(20)))
+    agents = [policy.agent() for _ in range(20)]
+    acted = [agent.act(picture) for agent, picture in zip(agents, np.asarray(x), strict=True)]
+    assert acted == np.asarray(upright).tolist()
+
+
+def test_pictures_too_small_for_convolutions_are_rows_of_numbers():
+    assert sight_of((19, 40, 3), 2, (8,)) == Dense(19 * 40 * 3, 2, (8,))
+    assert sight_of((20, 20, 3), 2, (8,)).init(seed_key(0)).ndim == 1
+    with pytest.raises(ValueError, match="larger than its input"):
+        Camera((19, 40, 3), 2).init(seed_key(0))
+
+
 def test_files_that_are_no_policy_are_refused(tmp_path, learned):
     from tasid.storage import read_artifact, write_artifact
 
@@ -533,9 +554,9 @@ def test_files_that_are_no_policy_are_refused(tmp_path, learned):
     saved = run(episodes=40)[0].policy.save(tmp_path / "mine")
     artifact = read_artifact(saved)
     for change in (
-        {"network": {"inputs": 8, "outputs": 3, "hidden": [9]}},
-        {"network": {"inputs": 8, "outputs": 3, "hidden": [-8]}},
-        {"network": {"inputs": 8}},
+        {"network": {"kind": "dense", "inputs": 8, "outputs": 3, "hidden": [9]}},
+        {"network": {"kind": "dense", "inputs": 8, "outputs": 3, "hidden": [-8]}},
+        {"network": {"kind": "dense"}},
         {"observation_shape": [9]},
         {"horizon": None},
     ):

@@ -21,14 +21,13 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tasid.algorithms.ppo_policy import flat
 from tasid.envs.rollout import Moment, trace
 from tasid.envs.target import EVALUATION, Target, episode_keys, stream
 from tasid.envs.waves import in_waves
 from tasid.learning.descent import ADAM, Descent, Weights
-from tasid.learning.networks import Dense
+from tasid.learning.networks import Sight, sight_of
 
 _TRAINING = EVALUATION + 2
 """The phase of PPO's episodes; learning steps of TASID and evaluations have others."""
@@ -117,10 +116,10 @@ class PPOConfig:
         if not self.clip > 0.0:
             raise ValueError(f"clip: {self.clip} is not above 0")
 
-    def networks(self, target: Target) -> tuple[Dense, Dense]:
+    def networks(self, target: Target) -> tuple[Sight, Sight]:
         """Policy and critic for a target."""
-        inputs = int(np.prod(target.observation_shape))
-        return Dense(inputs, target.num_actions, self.hidden), Dense(inputs, 1, self.hidden)
+        shape, hidden = target.observation_shape, self.hidden
+        return sight_of(shape, target.num_actions, hidden), sight_of(shape, 1, hidden)
 
 
 class PPOState(NamedTuple):
@@ -198,7 +197,7 @@ class Sampling:
 
     parameters: jax.Array
     keys: jax.Array
-    network: Dense
+    network: Sight
 
     def start(self, observations: jax.Array) -> tuple[()]:
         """There is nothing to remember."""
@@ -213,7 +212,7 @@ class Sampling:
 
 @partial(jax.jit, static_argnums=0)
 def _draw(
-    network: Dense, parameters: jax.Array, keys: jax.Array, observations: jax.Array, h: jax.Array
+    network: Sight, parameters: jax.Array, keys: jax.Array, observations: jax.Array, h: jax.Array
 ) -> jax.Array:
     probabilities = jax.nn.softmax(network.apply(parameters, flat(observations)), axis=-1)
     drawn = jax.vmap(jax.random.uniform)(stream(keys, _ACTING + h))
@@ -221,7 +220,7 @@ def _draw(
     return jnp.minimum(below, network.outputs - 1).astype(jnp.int32)
 
 
-def collect(target: Target, network: Dense, policy: jax.Array, keys: jax.Array) -> Experience:
+def collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) -> Experience:
     """Whole episodes of the policy, one per key.
 
     Where episodes may end before the horizon, the target tells by a method
@@ -239,7 +238,7 @@ def collect(target: Target, network: Dense, policy: jax.Array, keys: jax.Array) 
     return jax.tree.map(lambda table: jnp.moveaxis(jnp.asarray(table), 0, 1), found)
 
 
-def _collect(target: Target, network: Dense, policy: jax.Array, keys: jax.Array) -> Experience:
+def _collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) -> Experience:
     finished = getattr(target, "finished", None)
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
@@ -256,7 +255,7 @@ def _collect(target: Target, network: Dense, policy: jax.Array, keys: jax.Array)
 @partial(jax.jit, static_argnums=(0, 1))
 def improve(
     config: PPOConfig,
-    networks: tuple[Dense, Dense],
+    networks: tuple[Sight, Sight],
     state: PPOState,
     experience: Experience,
     key: jax.Array,
@@ -287,7 +286,7 @@ def improve(
 
 
 def update(
-    config: PPOConfig, networks: tuple[Dense, Dense], state: PPOState, batch: Rows
+    config: PPOConfig, networks: tuple[Sight, Sight], state: PPOState, batch: Rows
 ) -> PPOState:
     """One step of every network on one minibatch."""
     policy, critic = networks
@@ -302,7 +301,7 @@ def update(
     )
 
 
-def policy_loss(config: PPOConfig, network: Dense, parameters: jax.Array, batch: Rows) -> jax.Array:
+def policy_loss(config: PPOConfig, network: Sight, parameters: jax.Array, batch: Rows) -> jax.Array:
     """L(π) on a minibatch."""
     log_pi = jax.nn.log_softmax(network.apply(parameters, batch.x), axis=-1)
     ratio = jnp.exp(_of_action(log_pi, batch.action) - batch.log_prob)
@@ -312,7 +311,7 @@ def policy_loss(config: PPOConfig, network: Dense, parameters: jax.Array, batch:
     return -weighted_mean(gain + config.entropy * entropy, batch.weight)
 
 
-def critic_loss(network: Dense, parameters: jax.Array, batch: Rows) -> jax.Array:
+def critic_loss(network: Sight, parameters: jax.Array, batch: Rows) -> jax.Array:
     """L(V) on a minibatch."""
     error = network.apply(parameters, batch.x)[:, 0] - batch.value
     return 0.5 * weighted_mean(error * error, batch.weight)
@@ -379,7 +378,7 @@ def _counts(config: PPOConfig, experience: Experience) -> jax.Array:
 
 def _rows(
     config: PPOConfig,
-    networks: tuple[Dense, Dense],
+    networks: tuple[Sight, Sight],
     state: PPOState,
     experience: Experience,
     counts: jax.Array,

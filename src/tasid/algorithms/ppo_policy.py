@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.policy import checked_observation
-from tasid.learning.networks import Dense
+from tasid.learning.networks import Sight, sight_from
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 KIND = "ppo-policy"
@@ -34,7 +34,7 @@ class Greedy:
     """An actor without memory that takes the likeliest action."""
 
     parameters: jax.Array
-    network: Dense
+    network: Sight
 
     def start(self, observations: jax.Array) -> tuple[()]:
         """There is nothing to remember."""
@@ -77,9 +77,8 @@ class PPOPolicy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
-        network = self.actor.network
         metadata = {
-            "network": {**asdict(network), "hidden": list(network.hidden)},
+            "network": self.actor.network.describe(),
             "horizon": self.horizon,
             "observation_shape": list(self.observation_shape),
             "observation_dtype": self.observation_dtype,
@@ -95,15 +94,13 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
     artifact = read_artifact(path, kind=KIND)
     meta = artifact.metadata
     try:
-        fields = meta["network"]
-        inputs, outputs, *hidden = (
-            int(size) for size in (fields["inputs"], fields["outputs"], *fields["hidden"])
-        )
-        network = Dense(inputs, outputs, tuple(hidden))
+        network = sight_from(meta["network"])
         shape = tuple(int(n) for n in meta["observation_shape"])
         parameters = artifact.arrays["policy"]
-        if min(inputs, outputs, *hidden) < 1 or int(np.prod(shape)) != inputs:
-            raise ValueError(f"network has sizes {fields} for observations of shape {shape}")
+        if int(np.prod(shape)) != network.inputs:
+            raise ValueError(
+                f"network takes {network.inputs} numbers, observations of shape {shape} have others"
+            )
         if parameters.shape != (network.num_parameters,) or parameters.dtype != np.float32:
             raise ValueError(
                 f"policy is {parameters.dtype} {parameters.shape}, not float32 "

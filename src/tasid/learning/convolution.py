@@ -41,7 +41,7 @@ class Convolution(NamedTuple):
 
 @dataclass(frozen=True)
 class CNN:
-    """ReLU convolutions over the two images' channels, then a linear layer.
+    """ReLU convolutions over the channels of two images, or of one, then a linear layer.
 
     Images are [rows, columns, channels] with values 0 … 255, uint8 or float alike. Initialisation
     is PyTorch's default. In the parameter vector every layer has its kernel
@@ -52,6 +52,8 @@ class CNN:
     num_labels: int
     layers: tuple[tuple[int, int, int], ...] = ((8, 16, 4), (4, 32, 2))
     """Size, output channels and stride of each kernel; sizes are multiples of strides."""
+    images: int = 2
+    """How many enter side by side."""
 
     def __post_init__(self) -> None:
         if len(self.observation_shape) != 3:
@@ -74,7 +76,7 @@ class CNN:
     @property
     def _convolutions(self) -> list[Convolution]:
         rows, columns, channels = self.observation_shape
-        found, channels = [], 2 * channels
+        found, channels = [], self.images * channels
         for size, width, stride in self.layers:
             found.append(Convolution(rows, columns, channels, size, width, stride))
             (rows, columns), channels = found[-1].output, width
@@ -115,17 +117,17 @@ class CNN:
             offset = end
         return found
 
-    def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
+    def apply(self, parameters: jax.Array, *images: jax.Array) -> jax.Array:
         """Scores [B, L]."""
         *convolutions, (weights, bias) = self.parts(parameters)
-        images = [x, x_next]
+        now = list(images)
         for number, (layer, (kernel, shift)) in enumerate(
             zip(self._convolutions, convolutions, strict=True)
         ):
             # Dividing the kernel spares a pass over the pixels.
             kernel = kernel if number else kernel / BRIGHTEST
-            images = [jax.nn.relu(convolve(layer, images, kernel) + shift[None, None, None])]
-        return images[0].reshape(x.shape[0], -1) @ weights + bias[None]
+            now = [jax.nn.relu(convolve(layer, now, kernel) + shift[None, None, None])]
+        return now[0].reshape(now[0].shape[0], -1) @ weights + bias[None]
 
     def describe(self) -> dict[str, Any]:
         """The network as JSON."""

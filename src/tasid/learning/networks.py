@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from tasid.learning.convolution import CNN
+from tasid.learning.convolution import BRIGHTEST, CNN
 from tasid.learning.pictures import GridCNN, Patches, PictureNetwork
 from tasid.learning.places import Places
 
@@ -76,6 +76,74 @@ class Dense:
             x = jax.nn.relu(x) if number else x
             x = x @ parts[2 * number].reshape(shape) + parts[2 * number + 1][None]
         return x
+
+    def describe(self) -> dict[str, Any]:
+        """The network as JSON."""
+        return {"kind": "dense", **asdict(self), "hidden": list(self.hidden)}
+
+
+@dataclass(frozen=True)
+class Camera:
+    """The paper's convolutions for images, over one image in a flat row of brightnesses 0 … 1."""
+
+    shape: tuple[int, int, int]
+    outputs: int
+
+    @property
+    def _cnn(self) -> CNN:
+        return CNN(self.shape, self.outputs, images=1)
+
+    @property
+    def inputs(self) -> int:
+        """How long a row is."""
+        return math.prod(self.shape)
+
+    @property
+    def num_parameters(self) -> int:
+        """Kernels, weights and biases of all layers."""
+        return self._cnn.num_parameters
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Every entry of a layer uniform in ±1/√fan_in."""
+        return self._cnn.init(key)
+
+    def apply(self, parameters: jax.Array, x: jax.Array) -> jax.Array:
+        """Outputs [B, outputs] for rows [B, inputs]."""
+        return self._cnn.apply(parameters, x.reshape(-1, *self.shape) * BRIGHTEST)
+
+    def describe(self) -> dict[str, Any]:
+        """The network as JSON."""
+        return {"kind": "camera", "shape": list(self.shape), "outputs": self.outputs}
+
+
+_SMALLEST = 20
+"""The shortest side of an image on which the kernels of a `Camera` fit."""
+Sight = Dense | Camera
+"""A network over single observations, which are flat rows."""
+
+
+def sight_of(shape: tuple[int, ...], outputs: int, hidden: tuple[int, ...]) -> Sight:
+    """Convolutions for images they fit on, dense layers for everything else."""
+    if len(shape) == 3 and min(shape[:2]) >= _SMALLEST:
+        return Camera((shape[0], shape[1], shape[2]), outputs)
+    return Dense(math.prod(shape), outputs, hidden)
+
+
+def sight_from(description: dict[str, Any]) -> Sight:
+    """The inverse of `describe`."""
+    fields = dict(description)
+    kind = fields.pop("kind", None)
+    if kind == "dense":
+        inputs, outputs, *hidden = (
+            int(size) for size in (fields["inputs"], fields["outputs"], *fields["hidden"])
+        )
+        if min(inputs, outputs, *hidden) < 1:
+            raise ValueError(f"network: sizes {fields} are not all above 0")
+        return Dense(inputs, outputs, tuple(hidden))
+    if kind == "camera":
+        rows, columns, channels = (int(size) for size in fields["shape"])
+        return Camera((rows, columns, channels), int(fields["outputs"]))
+    raise ValueError(f"network: kind {kind!r} is unknown; this version knows: dense, camera")
 
 
 @dataclass(frozen=True)
