@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import jax
 import jax.numpy as jnp
@@ -45,9 +46,10 @@ def run(arguments: Sequence[str]) -> None:
     print("expected calibration error   " + " ".join(f"{error:.3f}" for error in errors))
     print(f"'η exceeded' in 20 episodes  power {np.mean(true):.3f}, false {np.mean(false):.4f}")
     print(f"  with latent states in view power {np.mean(seen):.3f}")
-    alarms, right, delays, never = (sum(part, start) for part, start in _columns(lost))
-    print(f"lost: false alarms           {alarms} in {right} rightly tracked episodes")
-    print(f"lost: delays in steps        {delays}, never noticed {never}")
+    alarms, right, delays, unnoticed = zip(*lost, strict=True)
+    print(f"lost: false alarms           {sum(alarms)} in {sum(right)} rightly tracked episodes")
+    print(f"lost: delays in steps        {sorted(chain(*delays))}")
+    print(f"  never noticed, wrong for   {sorted(chain(*unnoticed))} steps")
     missed = [seed for seed in options.seeds if not _wrong_map(horizon, episodes, seed)]
     found, of = len(options.seeds) - len(missed), len(options.seeds)
     print(f"'wrong map' found            {found} of {of}, {_VISITS} visits or more; not {missed}")
@@ -68,12 +70,8 @@ def _states(target: Target, decoder: Decoder, keys: jax.Array) -> jax.Array:
     return trace(target, decoder, keys, record=lambda before, *_: before.state)[1]
 
 
-def _columns(lost: list[tuple[int, int, list[int], int]]) -> list[tuple[list, object]]:
-    return [(list(column), [] if i == 2 else 0) for i, column in enumerate(zip(*lost, strict=True))]
-
-
-def _lost(policy: tasid.Policy, env: BlockMDP) -> tuple[int, int, list[int], int]:
-    """False alarms, rightly tracked episodes, delays of true alarms, and misses, of a batch."""
+def _lost(policy: tasid.Policy, env: BlockMDP) -> tuple[int, int, list[int], list[int]]:
+    """False alarms, rightly tracked episodes, delays of true alarms, wrong steps unnoticed."""
     keys = episode_keys(seed_key(1), DIAGNOSIS, jnp.arange(WIDTH))
     observations, states = (
         np.asarray(x)
@@ -83,23 +81,22 @@ def _lost(policy: tasid.Policy, env: BlockMDP) -> tuple[int, int, list[int], int
             )[1]
         )(env.target, policy.decoder)
     )
-    alarms, right, delays, never = 0, 0, [], 0
+    alarms, right, delays, unnoticed = 0, 0, [], []
     for slot in range(WIDTH):
         agent = policy.agent(slot=slot)
-        wrong = noticed = None
+        tracked, lost = [], []
         for h in range(policy.simulator.horizon):
             agent.act(observations[h, slot])
-            if wrong is None and agent.state != states[h, slot]:
-                wrong = h
-            if noticed is None and agent.lost:
-                noticed = h
-        if wrong is None:
-            right, alarms = right + 1, alarms + (noticed is not None)
-        elif noticed is None:
-            never += 1
+            tracked.append(agent.state)
+            lost.append(agent.lost)
+        wrong = np.flatnonzero(np.array(tracked) != states[:, slot])
+        if not wrong.size:
+            right, alarms = right + 1, alarms + any(lost)
+        elif any(lost[wrong[0] :]):
+            delays.append(lost[wrong[0] :].index(True))
         else:
-            delays.append(noticed - wrong)
-    return alarms, right, delays, never
+            unnoticed.append(wrong.size)
+    return alarms, right, delays, unnoticed
 
 
 def _wrong_map(horizon: int, episodes: int, seed: int) -> bool:

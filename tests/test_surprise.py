@@ -194,6 +194,16 @@ def test_an_agent_notices_that_it_is_lost(lock20, policy):
     assert noticed >= 16
 
 
+@pytest.mark.parametrize(("kind", "lost"), [(3, False), (1, True)])
+def test_a_state_with_one_outcome_is_no_witness(lock20, policy, kind, lost):
+    """How its only outcome looks was never learned: type 3 leads to type 3 whatever one does."""
+    sim, agent = lock20.simulator, policy.agent()
+    for h in range(4):
+        agent._step, agent._state = h + 1, sim.states.index((h, kind))
+        agent._suspect(sim.states.index((h + 1, kind)), explained=0.01)
+    assert agent.lost == lost
+
+
 def test_eta_is_estimated_while_learning(lock20):
     """Step by step from the roll-ins so far: the first has none, the last covers the truth."""
     seen = []

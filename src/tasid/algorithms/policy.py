@@ -208,7 +208,7 @@ class Agent:
 
         A running sum of log-odds, never below 0, of what has been seen if the tracked state were
         wrong against right: outcomes that are not the intended ones, and observations that look
-        like outcomes the state does not have.
+        like outcomes the state does not have. States with one outcome only say nothing.
         """
         return self._doubt >= LOST
 
@@ -244,10 +244,10 @@ class Agent:
         successors = self._policy.simulator.successor_at(self._step - 1)[self._state]
         eta = max(self._policy.plan.eta, 0.02)
         number = len(set(successors.tolist()))
-        odds = 0.0
-        if number > 1:
-            surprised = int(successors[self._action]) != state
-            odds += math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
+        if number == 1:
+            return  # training never had to tell what that looks like
+        surprised = int(successors[self._action]) != state
+        odds = math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
         labels = self._policy.decoder.labels
         if labels.name_places and number < labels.num_labels:
             odds += min(max(math.log((1.001 - explained) / (explained + 0.001)), -1.5), 3.0)
