@@ -106,6 +106,23 @@ def test_scores_are_what_was_made_up(folder):
     assert found["tasid-paper-n50000", 10].seconds == 3 * 2.0
 
 
+def test_a_crowded_machine_is_taken_out_of_the_time(tmp_path):
+    """Of a stage's twenty rows four are quick, the others take 9 seconds; a pause takes an hour."""
+    for seed, slow in ((0, 9.0), (1, 3600.0)):
+        heading = {"version": "9", "configuration": {"algorithm": "ppo+dr"}, "robust_value": VALUE}
+        log = Records(tmp_path).log("ppo+dr-H5", seed, heading)
+        log.resume()
+        for stage, quick in (("source", 2.0), ("target", 1.0)):
+            for row in range(10):
+                seconds = quick if row in (3, 4) else slow if row == 5 else 9.0
+                log.row(
+                    stage=stage, episodes=row, training=0.0, mean=1.0, half=0.1, seconds=seconds
+                )
+    (one,) = results(Records(tmp_path).series())
+    assert one.seconds == 4 * (2 + 1) + 2 * (9 + 3600) + 28 * 9
+    assert one.undisturbed == 20 * 2 + 20 * 1
+
+
 def test_the_smallest_n_whose_median_solves_stands_for_its_horizon(folder):
     grid = [key for key in by_name(folder) if key[0].startswith("tasid-paper")]
     assert grid == [("tasid-paper-n50000", 10)]
