@@ -182,7 +182,8 @@ def test_two_stages(epsilon):
         (FINE_TUNING, 100, False),
         (FINE_TUNING, 200, False),
     ]
-    config, tiny = baseline.config, {"seeds": [7], "episodes": 200, "evaluation_episodes": 0}
+    config = baseline.config(env.target.horizon)
+    tiny = {"seeds": [7], "episodes": 200, "evaluation_episodes": 0}
     filtered = config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon))
     source = Randomized(family_of(env), 100)
     before = ppo([source], config=filtered, every=200, stage=PRE_TRAINING, **tiny)[0].state

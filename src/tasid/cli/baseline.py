@@ -48,6 +48,7 @@ def train_baseline(
 ) -> None:
     """Train one of the paper's baselines, and answer as `tasid train` does."""
     from tasid.algorithms.domain_randomization import FINE_TUNING
+    from tasid.algorithms.ppo import PPOConfig
     from tasid.algorithms.ppo_training import Checkpoint
     from tasid.runs.baseline_run import BaselineOrder, run_baseline
     from tasid.runs.baselines import Baseline
@@ -69,7 +70,7 @@ def train_baseline(
 
         def show(here: Checkpoint) -> None:
             done = here.episodes + before * (here.stage == FINE_TUNING)
-            batch, earned = baseline.config.batch, f"{here.returns.mean():.3f}"
+            batch, earned = PPOConfig.batch, f"{here.returns.mean():.3f}"
             total = (before + baseline.target_episodes) // batch
             progress.show(done // batch, total, episodes=done, figure=earned)
 

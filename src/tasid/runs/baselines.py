@@ -20,8 +20,11 @@ from tasid.envs.families import Family, family_of
 from tasid.envs.target import seed_key
 
 BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
-_DECAY, _DECAY_AFTER_SOURCE = 0.8, 0.95
-"""GAE's λ, which the paper does not state: the better ones on locks that are in no table."""
+_MINIBATCH = 32
+"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Without pre-training
+it is episodes here, and λ = 0.5; with pre-training, transitions and 0.95: what did better on locks
+that are in no table (docs/experiments.md)."""
+_DECAY, _DECAY_AFTER_SOURCE = 0.5, 0.95
 _EVERY_SOURCE = 10_000
 """Episodes between two checkpoints of pre-training, which is not evaluated."""
 
@@ -55,15 +58,16 @@ class Baseline:
         """Does it pre-train on relatives of the target?"""
         return self.algorithm.endswith("+dr")
 
-    @property
-    def config(self) -> PPOConfig:
-        """PPO's hyper-parameters."""
+    def config(self, horizon: int) -> PPOConfig:
+        """PPO's hyper-parameters at a horizon."""
         bonus = RND(self.rnd_coefficient) if "+rnd" in self.algorithm else None
-        return PPOConfig(bonus=bonus, decay=_DECAY_AFTER_SOURCE if self.randomized else _DECAY)
+        if self.randomized:
+            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_AFTER_SOURCE)
+        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, horizon: int) -> dict[str, Any]:
         """Everything that decides the result apart from seed and target, ready for JSON."""
-        config = self.config
+        config = self.config(horizon)
         fields = {**asdict(config), "hidden": list(config.hidden)}
         if fields["bonus"] is not None:
             fields["bonus"]["hidden"] = list(fields["bonus"]["hidden"])
@@ -95,18 +99,18 @@ def train_baseline(
     both stages; `stop` is asked in the target only.
     """
     target = world.target if isinstance(world, BlockMDP) else world
-    state = None
+    state, config = None, baseline.config(target.horizon)
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
         family = family or _relatives(baseline, world)
-        before = _pre_train(baseline, family, seed, paused, callbacks)
-        state = restart(baseline.config, before.state, target, seed)
+        before = _pre_train(baseline, config, family, seed, paused, callbacks)
+        state = restart(config, before.state, target, seed)
     (trained,) = ppo(
         [target],
         seeds=[seed],
         episodes=baseline.target_episodes,
-        config=baseline.config,
+        config=config,
         states=None if state is None else [state],
         stage=FINE_TUNING,
         every=baseline.every,
@@ -135,6 +139,7 @@ def _relatives(baseline: Baseline, world: BlockMDP | Target) -> Family:
 
 def _pre_train(
     baseline: Baseline,
+    config: PPOConfig,
     family: Family,
     seed: int,
     paused: Paused | None,
@@ -145,7 +150,7 @@ def _pre_train(
         seeds=[seed],
         episodes=baseline.source_episodes,
         epsilon=baseline.epopt_epsilon,
-        config=baseline.config,
+        config=config,
         states=None if paused is None else [paused.state],
         every=min(_EVERY_SOURCE, baseline.source_episodes),
         callbacks=callbacks,
@@ -184,7 +189,8 @@ def paused_from(
 ) -> Paused:
     """The training whose checkpoint gave these arrays."""
     target = world.target if isinstance(world, BlockMDP) else world
-    shapes = jax.eval_shape(lambda: start(baseline.config, target, stage_key(seed, stage)))
+    config = baseline.config(target.horizon)
+    shapes = jax.eval_shape(lambda: start(config, target, stage_key(seed, stage)))
     expected, structure = jax.tree.flatten(shapes)
     leaves = [arrays[name] for name in sorted(arrays)]
     if [leaf.shape for leaf in leaves] != [one.shape for one in expected]:
