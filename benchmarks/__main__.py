@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    baseline_choices,
     lava_speed,
     lock_table,
     outcome_table,
@@ -24,6 +25,7 @@ BENCHMARKS = {
     "lava-speed": lava_speed,
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
+    "baseline-choices": baseline_choices,
 }
 
 
@@ -32,7 +34,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         print("make bench ARGS=NAME, or python -m benchmarks NAME --help, where NAME is one of")
         for name, module in BENCHMARKS.items():
-            print(f"  {name:<14} {(module.__doc__ or '').splitlines()[0]}")
+            print(f"  {name:<16} {(module.__doc__ or '').splitlines()[0]}")
         return
     name, *options = sys.argv[1:]
     if name not in BENCHMARKS:
