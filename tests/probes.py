@@ -110,3 +110,23 @@ class Bars:
     def step(self, state, actions, h, keys):
         blank = jnp.zeros((state.shape[0], 24, 24, 1), jnp.uint8)
         return state, blank, (actions == state).astype(jnp.float32)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["codes"], meta_fields=["noise"])
+@dataclass(frozen=True)
+class OneHot:
+    """An emission: every state has a number of its own that is 1, with noise."""
+
+    codes: jax.Array
+    noise: float
+
+    @property
+    def shape(self):
+        return self.codes.shape[1:]
+
+    def __call__(self, key, state):
+        return self.codes[state] + self.noise * jax.random.normal(key, self.shape)
+
+
+def one_hot(states, noise=0.0):
+    return OneHot(jnp.eye(states), noise)

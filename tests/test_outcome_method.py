@@ -74,15 +74,15 @@ def test_automatic_budget():
 
 def test_grids_number_outcomes_by_action():
     """A corridor seen through a window: 'right' looks alike everywhere, places do not."""
+    from probes import one_hot
     from tasid.envs.block import block_mdp
-    from test_tasid import OneHot
 
     cells = 5
     successor = np.clip(np.arange(cells)[:, None] + [-1, 0, 1], 0, cells - 1)
     sim = tasid.AbstractSimulator(
         successor, (successor == cells - 1).astype(float), horizon=8, start=2
     )
-    env = block_mdp("corridor", {}, tasid.perturb(sim, eta=0.1, seed=1), OneHot(cells))
+    env = block_mdp("corridor", {}, tasid.perturb(sim, eta=0.1, seed=1), one_hot(cells))
     result = tasid.learn(env, eta=0.1, episodes=1_500, seed=0)
     exact = env.latent.robust_value(result.policy.plan)
     assert tasid.evaluate(result.policy, env, seed=1).mean > 0.97 * exact
@@ -264,12 +264,12 @@ def test_a_network_has_to_be_worth_it():
 
 def test_doubt_is_about_the_rarest_outcome_that_is_met():
     """Three doors from one room; nothing is left to choose behind them."""
+    from probes import one_hot
     from tasid.envs.block import block_mdp
-    from test_tasid import OneHot
 
     successor = [[1, 2, 3], *([s] * 3 for s in (1, 2, 3))]
     sim = tasid.AbstractSimulator(successor, np.zeros((4, 3)), horizon=3)
-    env = block_mdp("doors", {}, tasid.perturb(sim, eta=0.0, seed=0), OneHot(4))
+    env = block_mdp("doors", {}, tasid.perturb(sim, eta=0.0, seed=0), one_hot(4))
     seen = []
 
     class Spy(OutcomeLearner):

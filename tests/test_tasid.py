@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tasid
+from probes import one_hot
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.tasid import (
     EXPLORATION,
@@ -53,7 +54,7 @@ def test_decoding_is_perfect_on_a_probe_without_noise():
     sim = tasid.AbstractSimulator(successor, reward, horizon=horizon)
     world = tasid.perturb(sim, eta=0.2, seed=1)
 
-    env = block_mdp("corridor", {}, world, OneHot(cells))
+    env = block_mdp("corridor", {}, world, one_hot(cells))
     result = tasid.learn(env, eta=0.2, episodes=6_000, seed=0, method="paper")
     accuracy = diagnose(result.policy, env)
     np.testing.assert_array_equal(accuracy.decoder_accuracy, 1.0)
@@ -62,25 +63,6 @@ def test_decoding_is_perfect_on_a_probe_without_noise():
     assert (
         score.ci95[0] - 0.01 < tasid.policy_value(world, result.policy.plan) < score.ci95[1] + 0.01
     )
-
-
-def OneHot(cells):
-    from dataclasses import dataclass
-    from functools import partial
-
-    @partial(jax.tree_util.register_dataclass, data_fields=["codes"], meta_fields=[])
-    @dataclass(frozen=True)
-    class Emission:
-        codes: jax.Array
-
-        @property
-        def shape(self):
-            return (cells,)
-
-        def __call__(self, key, state):
-            return self.codes[state]
-
-    return Emission(jnp.eye(cells))
 
 
 def test_counts_and_events(lock):

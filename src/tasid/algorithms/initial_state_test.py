@@ -11,6 +11,7 @@ the common stream are dealt out to the N² instances first, and the instances ar
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from tasid.envs.rollout import roll
 from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key, stream, unfinished
 from tasid.envs.waves import in_waves
 from tasid.learning.clusterer import Clusterer
-from tasid.mdp import RobustPlan
+from tasid.mdp import AbstractSimulator, RobustPlan
 from tasid.theory.starts import StartBudget
 
 ONLINE = EVALUATION + 6
@@ -53,6 +54,9 @@ class StartCounts:
     """n_l for every cluster and hypothesis."""
     test: int
     """n_t likewise."""
+    most: int | None = None
+    """No more episodes than these in all: if need be, n_l and n_t shrink to what the rarest cluster
+    has for each of its hypotheses."""
 
     @classmethod
     def of_theory(cls, budget: StartBudget) -> StartCounts:
@@ -61,21 +65,26 @@ class StartCounts:
 
     @classmethod
     def practical(cls, horizon: int, starts: int) -> StartCounts:
-        """Counts that suffice on the lock: n_l = 1000 H as for one start, n_t = 256."""
+        """n_l = 1000 H, with which one start of the lock at H = 10 is about solved; n_t = 256."""
         return cls(cluster=512 * starts, learn=1000 * horizon, test=256)
 
     @classmethod
     def within(cls, episodes: int, horizon: int, starts: int) -> StartCounts:
-        """The most that so many episodes allow, were all starts equally likely."""
+        """The most that so many episodes allow, if all starts are equally likely."""
         cluster = min(512 * starts, episodes // 4)
         each = (episodes - cluster) // starts**2
-        test = min(256, each // 8)
-        if test < 2 or each - test < 2 * horizon:
+        counts = cls(cluster, each, 0, most=episodes).sharing(each)
+        if counts.test < 2 or counts.learn < 2 * horizon:
             raise ValueError(
                 f"episodes: {episodes} leave {each} for each of {starts}² hypotheses; they need "
-                f"{2 * horizon + 2} or more each"
+                f"{max(16, 2 * horizon + 2)} or more each"
             )
-        return cls(cluster, each - test, test)
+        return counts
+
+    def sharing(self, each: int) -> StartCounts:
+        """The same with so many episodes for every cluster and hypothesis."""
+        test = min(256, each // 8)
+        return replace(self, learn=each - test, test=test)
 
 
 def learn_each_start(
@@ -90,7 +99,7 @@ def learn_each_start(
     clusterer, found = _clusters(target, plan, counts.cluster, seed)
     starts = [int(start) for start in plan.simulator.starts]
     pairs = [(k, start) for k in range(len(starts)) for start in starts]
-    dealt = _deal(target, clusterer, counts, len(starts), seed)
+    dealt, counts = _deal(target, clusterer, counts, len(starts), seed)
     steps = plan.simulator.horizon - 1
     learner = PaperLearner(
         [target] * len(pairs),
@@ -128,11 +137,17 @@ def learn_each_start(
         hypotheses=hypotheses,
         starts=tuple(pairs[w][1] for w in winners),
         episodes=counts.cluster + dealt.elapsed - counts.learn * len(starts),
-        unseen=tuple(s for s in starts if s not in {pairs[w][1] for w in winners}),
+        unseen=_unseen(plan.simulator, {pairs[w][1] for w in winners}, counts.cluster),
     )
     decoder = _united(learner.decoder, winners, found)
     total = counts.cluster + dealt.elapsed
     return Learned(seed, plan, decoder, total, tuple(history)), found
+
+
+def _unseen(sim: AbstractSimulator, taken: set[int], episodes: int) -> tuple[int, ...]:
+    """Starts that no cluster is, and those too rare for a single one of these episodes."""
+    expected = dict(zip(sim.starts.tolist(), episodes * sim.start_probabilities, strict=True))
+    return tuple(start for start in expected if start not in taken or expected[start] < 1)
 
 
 def _clusters(
@@ -184,12 +199,14 @@ class _Dealt:
 
 def _deal(
     target: Target, clusterer: Clusterer, counts: StartCounts, number: int, seed: int
-) -> _Dealt:
+) -> tuple[_Dealt, StartCounts]:
     """Go through the stream until every cluster has had the episodes of all its hypotheses."""
     each = counts.learn + counts.test
     needed, queues = each * number, [np.zeros(0, np.int64) for _ in range(number)]
-    first, key = 0, seed_key(seed)
-    while min(queue.size for queue in queues) < needed:
+    first, key, end = 0, seed_key(seed), math.inf
+    if counts.most is not None:
+        end = counts.most - counts.cluster
+    while min(queue.size for queue in queues) < needed and first < end:
         rare = min(range(number), key=lambda k: queues[k].size)
         if first > _SURELY * WIDTH and queues[rare].size * _RARE * number < first:
             raise ValueError(
@@ -204,8 +221,17 @@ def _deal(
         for k in range(number):
             queues[k] = np.append(queues[k], first + np.flatnonzero(np.asarray(group) == k))
         first += WIDTH
-    dealt = np.concatenate([queue[:needed].reshape(number, each) for queue in queues])
-    return _Dealt(seed, dealt, int(dealt.max()) + 1)
+    queues = [queue[queue < end] for queue in queues]
+    fewest = min(queue.size for queue in queues) // number
+    if fewest < each:
+        each, counts = fewest, counts.sharing(fewest)
+        if counts.test < 2 or counts.learn < 2 * target.horizon:
+            raise ValueError(
+                f"episodes: {counts.most} leave {fewest} for each hypothesis about the rarest "
+                f"cluster; they need {max(16, 2 * target.horizon + 2)} or more each"
+            )
+    dealt = np.concatenate([queue[: each * number].reshape(number, each) for queue in queues])
+    return _Dealt(seed, dealt, int(dealt.max()) + 1), counts
 
 
 def _group(target: Any, *, clusterer: Clusterer, key: jax.Array, first: Any) -> jax.Array:

@@ -31,6 +31,8 @@ from tasid.mdp import AbstractSimulator, RobustPlan
 
 ENOUGH = 10.0
 """Nats by which an assignment has to lead (odds of e^10)."""
+_GAIN = 2e-3
+"""A grouping that gains less on no grouping at all says nothing about what follows."""
 EACH = 48
 """Episodes per start in the first batch; then their number doubles until evidence suffices."""
 _FEWEST = 256
@@ -160,10 +162,12 @@ def _judged(plan: RobustPlan, seen: Wandered, seed: int, by_return: bool) -> Sta
         for parameters in contrast.parameters
     ]
     chosen = _best_grouping(contrast, [evidence for _, evidence in options], len(x))
+    if by_return and contrast.errors[chosen] > contrast.alone - _GAIN:
+        chosen = contrast.looks
     group, evidence = options[chosen]
     return _settled(
         sim, Clusterer(jnp.asarray(contrast.parameters[chosen]), glance), contrast, chosen,
-        x, group, evidence,
+        x, group, evidence, unasked=by_return,
     )  # fmt: skip
 
 
@@ -226,6 +230,8 @@ def _settled(
     x: NDArray[np.float32],
     group: NDArray[np.int64],
     evidence: Table,
+    *,
+    unasked: bool,
 ) -> StartsFound:
     number = sim.starts.size
     columns, _ = assign(evidence)
@@ -234,7 +240,13 @@ def _settled(
     rivals = (gap < ENOUGH).sum(axis=1) > 1
     present = {int(columns[k]) for k in range(number) if size[k]}
     hypotheses = tuple(
-        Hypothesis(k, int(start), bool(columns[k] == j), float(gap[k, j]), episodes=int(size[k]))
+        Hypothesis(
+            k,
+            int(start),
+            accepted=bool(columns[k] == j),
+            nats=None if unasked else float(gap[k, j]),
+            episodes=int(size[k]),
+        )
         for k in range(number)
         for j, start in enumerate(sim.starts)
     )

@@ -170,7 +170,7 @@ class NetworkModel:
 
         def transitions(rows: NDArray[np.intp]) -> Transitions:
             inputs = replay.flat.inputs[rows] - centres[group[rows]]
-            return _padded(inputs.reshape(rows.size, 2, -1), choices, rows)
+            return _padded(inputs.reshape(rows.size, 2, inputs.shape[1] // 2), choices, rows)
 
         rows = np.random.default_rng(h).permutation(np.flatnonzero(trained))
         cut = _VECTORS.training(rows.size)

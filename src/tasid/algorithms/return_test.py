@@ -44,7 +44,7 @@ class Tested(NamedTuple):
 def assignments(found: StartsFound) -> list[tuple[int, ...]]:
     """Few one-to-one assignments in which every hypothesis that is still open occurs."""
     clusters = len(found.starts)
-    gap = np.array([h.nats for h in found.hypotheses], float).reshape(clusters, clusters)
+    gap = np.array([h.nats or 0.0 for h in found.hypotheses]).reshape(clusters, clusters)
     states = np.array([h.start for h in found.hypotheses]).reshape(clusters, clusters)
     waiting, chosen = gap < ENOUGH, []
     while waiting.any():

@@ -109,7 +109,9 @@ class Surprises:
         self._keys.append(keys[choice])
         self._hits.append(hits[choice])
         if explained is not None:
-            self._strange.append((keys, hits | (explained < _UNEXPLAINED)))
+            # What the only outcome of a state looks like, training never had to tell.
+            strange = hits | (explained < _UNEXPLAINED)
+            self._strange.append((keys[choice], strange[choice]))
 
     def add_testimony(
         self,

@@ -60,6 +60,8 @@ class Contrast(NamedTuple):
     """Held-out squared error of each, [R]; descent has a small handicap."""
     alone: float
     """The same with one group for all: what telling groups apart has to beat."""
+    looks: int
+    """Which of them is k-means' best as it is: groups by looks alone."""
 
 
 class _Data(NamedTuple):
@@ -111,7 +113,8 @@ def fit_groups(
     )
     raw = [_on_raw(one, centre, into, groups) for one in np.asarray(found)[:-1]]
     handicap = _HANDICAP * free[:-1]
-    return Contrast(np.stack(raw), np.asarray(errors)[:-1] + handicap, float(errors[-1]))
+    errors = np.asarray(errors)
+    return Contrast(np.stack(raw), errors[:-1] + handicap, float(errors[-1]), config.proposals)
 
 
 def principal(x: Floats, number: int) -> Floats:

@@ -39,8 +39,10 @@ class Starts:
         """What was found, in words."""
         told = f"Episodes start in one of {len(self.names)} states, and nobody says which. "
         spent = f"{count(self.summary['episodes'])} episodes went into telling them apart"
-        accuracy = self.summary["accuracy"]
+        accuracy, purity = self.summary["accuracy"], self.summary["purity"]
         right = "." if accuracy is None else f"; the start was right in {percent(accuracy)}."
+        if purity is not None:
+            right += f" A cluster is of one start to {percent(purity)}."
         return told + spent + right
 
     def picture(self) -> Markup:

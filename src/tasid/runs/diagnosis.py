@@ -43,6 +43,20 @@ def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int 
     return Diagnosis(decoded[:-1, :episodes].mean(axis=1), tracked[:, :episodes].mean(axis=1))
 
 
+def start_purity(policy: Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
+    """How often a first observation's cluster is mostly of its start; None with one start."""
+    clusterer = policy.decoder.clusterer
+    if clusterer is None:
+        return None
+    number = policy.simulator.starts.size
+    keys = episode_keys(seed_key(seed), DIAGNOSIS, jnp.arange(8 * WIDTH))
+    state, observations = env.target.reset(keys)
+    which = np.searchsorted(policy.simulator.starts, np.asarray(Latent.states(state)))
+    shared = np.zeros((number, number), np.int64)
+    np.add.at(shared, (np.asarray(clusterer(observations)), which), 1)
+    return float(shared.max(axis=1).sum() / shared.sum())
+
+
 @jax.jit
 def _chunk(
     target: Any, decoder: Decoder, successor: jax.Array, key: jax.Array, first: jax.Array

@@ -116,21 +116,31 @@ def start_warnings(sim: AbstractSimulator, found: StartsFound) -> Iterator[str]:
     for start in found.unseen:
         yield (
             f"start {sim.states[start]} (state {start}, probability {chances[start]:g} on the "
-            f"map) seems never to have appeared: no cluster of the first observations in "
-            f"{found.episodes} episodes was taken for it; where it does appear, the policy will "
-            "take it for another start"
+            "map) seems never to have appeared, or was taken for another: none of the clusters of "
+            f"first observations in {found.episodes} episodes is it; where it does appear, the "
+            "policy will take it for another start"
         )
     if found.unsettled:
         names = ", ".join(map(str, found.unsettled))
-        yield f"evidence did not settle the start of cluster(s) {names}: returns decided"
+        asked = any(one.nats is not None for one in found.hypotheses)
+        why = "evidence did not settle the" if asked else "returns alone decided the"
+        yield (
+            f"{why} start of cluster(s) {names}{': returns decided' if asked else ''}; if that is "
+            "wrong, so are the map errors and the η that seem to have been noticed"
+        )
 
 
 def starts_record(
-    sim: AbstractSimulator, found: StartsFound, accuracy: float | None
+    sim: AbstractSimulator,
+    found: StartsFound,
+    *,
+    accuracy: float | None = None,
+    purity: float | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What is written down about the starts: a summary ready for JSON, and arrays to draw.
 
-    `accuracy` is how often the first state was right, where somebody can know.
+    Where somebody can know, `accuracy` is how often the first state was right, and `purity` how
+    often a cluster holds the start that most of it are.
     """
     margins = start_margins(sim)
     summary = {
@@ -138,6 +148,7 @@ def starts_record(
         "margin": min(margin.mean for margin in margins),
         "margin_least": min(margin.least for margin in margins),
         "accuracy": accuracy,
+        "purity": purity,
         "error": found.error,
         "error_alone": found.error_alone,
         "clusters": [

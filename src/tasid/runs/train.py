@@ -18,7 +18,7 @@ from tasid.envs import BlockMDP
 from tasid.envs.gym_target import GymTarget
 from tasid.envs.registry import open_world
 from tasid.mdp import AbstractSimulator
-from tasid.runs.diagnosis import diagnose
+from tasid.runs.diagnosis import diagnose, start_purity
 from tasid.runs.learn import Diagnostics, LearningResult, learn
 from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
@@ -110,7 +110,7 @@ def _scores(
         unknown = {"decoder_accuracy": None, "calibration_error": None}
         noticed = _noticed(result.diagnostics)
         summary = {"episodes": result.episodes, **figures, **unknown, **noticed}
-        told, arrays = _starts(result, None)
+        told, arrays = _starts(result)
         return {**summary, **told}, {"returns": scored.returns, **arrays}
     diagnosis = diagnose(result.policy, env, seed=order.seed)
     accuracy = diagnosis.decoder_accuracy
@@ -131,7 +131,11 @@ def _scores(
         labels=policy.decoder.labels,
     )
     summary["population_value"] = None if limit is None else limit.value
-    told, drawn = _starts(result, float(diagnosis.tracking_accuracy[0]))
+    told, drawn = _starts(
+        result,
+        accuracy=float(diagnosis.tracking_accuracy[0]),
+        purity=start_purity(result.policy, env, seed=order.seed),
+    )
     summary |= told
     arrays = {
         "returns": scored.returns,
@@ -144,14 +148,12 @@ def _scores(
     return summary, arrays
 
 
-def _starts(
-    result: LearningResult, accuracy: float | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """How several starts were told apart; nothing where there is one."""
     found = result.diagnostics.starts
     if found is None:
         return {}, {}
-    summary, arrays = starts_record(result.policy.simulator, found, accuracy)
+    summary, arrays = starts_record(result.policy.simulator, found, **known)
     return {"starts": summary}, arrays
 
 
