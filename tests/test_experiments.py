@@ -112,6 +112,25 @@ def test_folders_hold_one_experiment_at_one_size(tmp_path):
         sweep(counting(), tmp_path, size="huge")
 
 
+def test_nothing_is_written_for_a_wrong_order(tmp_path):
+    with pytest.raises(ValueError, match="workers: 0 is below 1"):
+        sweep(counting(), tmp_path / "new", size="smoke", workers=0)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="is a file; an experiment needs a folder"):
+        sweep(counting(), tmp_path / "file", size="smoke")
+
+
+def test_what_a_damaged_state_had_kept_is_done_again(tmp_path):
+    log = Records(tmp_path).log("walk", 0, {"configuration": {}})
+    log.resume()
+    log.row(step=1)
+    log.keep({"place": np.zeros(1)})
+    (tmp_path / "unfinished" / "walk-0" / "manifest.json").write_text("{")
+    with pytest.warns(UserWarning, match="this run starts anew"):
+        assert log.resume() is None
+
+
 def test_one_sweep_at_a_time(tmp_path):
     with (
         Records(tmp_path).writing(),
@@ -161,6 +180,12 @@ def test_damaged_records_are_named(tmp_path):
         list(Records(tmp_path).series())
     path.write_text("\n".join(lines[1:]) + "\n")
     with pytest.raises(ArtifactError, match="no heading"):
+        list(Records(tmp_path).series())
+    path.write_text("[1]\n")
+    with pytest.raises(ArtifactError, match="line 1: not a record"):
+        list(Records(tmp_path).series())
+    path.rename(path.with_name("three.jsonl"))
+    with pytest.raises(ArtifactError, match=r"three\.jsonl: records are called SEED\.jsonl"):
         list(Records(tmp_path).series())
     with pytest.raises(ArtifactError, match="no experiment here"):
         Records(tmp_path / "nowhere").description()

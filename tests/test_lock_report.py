@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -246,6 +247,23 @@ def test_unknown_experiments_have_none(tmp_path):
         build_experiment_report(tmp_path)
     with pytest.raises(ArtifactError, match="no experiment here"):
         build_experiment_report(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("experiment.json", "size", "sise"), "'size'"),
+        (("records/ppo-H5/0.jsonl", "robust_value", "value"), "robust_value"),
+        (("records/ppo-H5/0.jsonl", "stage", "act"), "stage"),
+        (("records/ppo-H5/0.jsonl", "solved", "done"), "solved"),
+    ],
+)
+def test_records_of_something_else_are_one_message(folder, tmp_path, change, named):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    name, old, new = change
+    (copy / name).write_text((copy / name).read_text().replace(f'"{old}"', f'"{new}"'))
+    with pytest.raises(ArtifactError, match=f"not the records of 'combination-lock'.*{named}"):
+        build_experiment_report(copy)
 
 
 @in_browser

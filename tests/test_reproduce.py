@@ -53,6 +53,13 @@ def test_smoke_makes_everything_and_is_not_made_twice(tmp_path, capsys):
     assert [row["episodes"] for row in shown] == [100, 200, 200]
 
 
+def test_a_file_is_no_folder(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    code, _, err = call(capsys, "report", str(tmp_path / "file"))
+    assert code == 2
+    assert "is a file; give the folder of a run or an experiment" in err
+
+
 def test_wrong_names_and_sizes_are_one_message(tmp_path, capsys):
     code, out, err = call(capsys, "reproduce", "chess")
     assert (code, out) == (2, "")
@@ -137,7 +144,11 @@ def test_a_baseline_has_a_page_and_nothing_to_watch(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--algorithm", "dqn"], "algorithm: 'dqn' is none of ppo, ppo+rnd"),
+        (["--algorithm", "dqn"], "--algorithm: 'dqn' is none of tasid, ppo, ppo+rnd"),
+        (["--algorithm", "ppo+dr", "--epopt-epsilon", "nan"], "epopt_epsilon: nan is outside"),
+        (["--starts", "2", "--set", "starts=3"], "--starts: 2, but --set says starts=3"),
+        (["--starts", "2", "--episodes", "100"], "telling them apart takes 96"),
+        (["--labels", "places"], "--labels: 'places' is none of place, action, rank"),
         (["--algorithm", "ppo", "--epopt-epsilon", "0.5"], "epopt_epsilon: 0.5 with 'ppo'"),
         (["--epopt-epsilon", "0.5"], "--epopt-epsilon: 0.5 with --algorithm tasid"),
         (["--algorithm", "ppo", "--labels", "by place"], "--labels: with a baseline"),

@@ -33,7 +33,7 @@ ENOUGH = 10.0
 """Nats by which an assignment has to lead (odds of e^10)."""
 _GAIN = 2e-3
 """A grouping that gains less on no grouping at all says nothing about what follows."""
-EACH = 48
+FIRST = 48
 """Episodes per start in the first batch; then their number doubles until evidence suffices."""
 _FEWEST = 256
 """Of all starts together, where they can be had: fewer may be grouped wrongly and yet convince."""
@@ -114,7 +114,7 @@ def find_starts(
     settled.
     """
     number = plan.simulator.starts.size
-    seen, least = None, EACH * number
+    seen, least = None, FIRST * number
     if most < least:
         raise ValueError(
             f"episodes: {most} are left to tell {number} starts apart, which takes {least} or more"

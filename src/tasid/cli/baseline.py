@@ -26,7 +26,7 @@ _OF_TASID = (
 
 def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:
     """Flags that say something to TASID and nothing to a baseline, which has no map."""
-    for name in (*_OF_TASID, *(["starts"] if wrapped else [])):
+    for name in (*_OF_TASID, *(("starts", "eta") if wrapped else ())):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             flag = {"map_settings": "map"}.get(name, name.replace("_", "-"))
@@ -51,9 +51,11 @@ def train_baseline(
     from tasid.algorithms.ppo import PPOConfig
     from tasid.algorithms.ppo_training import Checkpoint
     from tasid.runs.baseline_run import BaselineOrder, run_baseline
-    from tasid.runs.baselines import Baseline
+    from tasid.runs.baselines import BASELINES, Baseline
     from tasid.runs.progress import Progress
 
+    if algorithm not in BASELINES:
+        raise ValueError(f"--algorithm: {algorithm!r} is none of tasid, {', '.join(BASELINES)}")
     number = _EPISODES if episodes == "auto" else int(episodes)
     baseline = Baseline(
         algorithm,

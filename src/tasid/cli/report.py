@@ -19,6 +19,8 @@ def report(
     from tasid.report.experiment import build_experiment_report, is_experiment
     from tasid.report.page import build_report
 
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder}: is a file; give the folder of a run or an experiment")
     page = build_experiment_report(folder).page if is_experiment(folder) else build_report(folder)
     if as_json:
         print_json({"page": str(page)})

@@ -23,6 +23,8 @@ from tasid.cli.arguments import (
     run_folder,
 )
 
+_NUMBERINGS = ("place", "action", "rank")
+
 
 def train(
     context: typer.Context,
@@ -45,7 +47,7 @@ def train(
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Number outcomes by place, by action or by rank; evidence decides."),
+        typer.Option(help="Number outcomes by place, action or rank, if not by evidence."),
     ] = None,
     starts: Annotated[
         int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
@@ -78,8 +80,10 @@ def train(
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
     if ours:
         options.setdefault("seed", seed if env_seed is None else env_seed)
-        if starts is not None:
-            options.setdefault("starts", starts)
+        if starts is not None and options.setdefault("starts", starts) != starts:
+            raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
+    elif env_seed is not None:
+        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
     usual = 10_000 if ours else 1_000
     number = usual if evaluation_episodes is None else evaluation_episodes
     if number < 1:
@@ -105,7 +109,10 @@ def train(
         )
         return
     if epopt_epsilon is not None:
-        raise ValueError(f"--epopt-epsilon: {epopt_epsilon} with --algorithm tasid")
+        raise ValueError(
+            f"--epopt-epsilon: {epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
+            "ppo+rnd+dr, and filters their pre-training"
+        )
     sim, source = map_for(env, options, simulator, map_settings, horizon)
     order = Order(
         environment=env,
@@ -119,7 +126,7 @@ def train(
         source=source,
         starts=starts,
         starts_by=starts_by,
-        labels=labels and f"outcomes {labels}",
+        labels=labels and _numbering(labels),
         epsilon=epsilon,
         delta=delta,
     )
@@ -130,6 +137,13 @@ def train(
         print_json(result)
     else:
         print_training(result)
+
+
+def _numbering(text: str) -> str:
+    word = text.removeprefix("by ")
+    if word not in _NUMBERINGS:
+        raise ValueError(f"--labels: {text!r} is none of {', '.join(_NUMBERINGS)}")
+    return f"outcomes by {word}"
 
 
 def _episodes(text: str) -> int | Literal["auto"]:

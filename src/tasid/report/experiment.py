@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tasid.report.drawing import house_style, inline_svg, picture_bytes
 from tasid.report.sheet import PAGE_NAME, render_sheet
 from tasid.runs.experiments.records import Records
-from tasid.storage import write_bytes_atomically
+from tasid.storage import ArtifactError, write_bytes_atomically
 
 CONTENTS = {
     "combination-lock": "tasid.report.experiment_lock",
@@ -85,8 +85,8 @@ class Content:
     """Its main result, ready for JSON."""
     versions: tuple[str, ...] = ()
     note: str = (
-        "The same command continues an interrupted sweep. Every row of the records names its "
-        "configuration and its seed in the heading of its file."
+        "In the folder of an interrupted sweep the same command continues it. Every row of the "
+        "records names its configuration and its seed in the heading of its file."
     )
     """What to know about running it again."""
 
@@ -114,7 +114,12 @@ def build_experiment_report(folder: str | Path) -> Built:
     name = records.description().get("name")
     if name not in CONTENTS:
         raise ValueError(f"{folder}: records of {name!r}, which has no page in this version")
-    content: Content = importlib.import_module(CONTENTS[name]).content(records)
+    try:
+        content: Content = importlib.import_module(CONTENTS[name]).content(records)
+    except ArtifactError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"{folder}: not the records of {name!r} ({error!r})") from None
     with house_style():
         page = render(content)
         figures = tuple(

@@ -71,7 +71,7 @@ def content(records: Records) -> Content:
         f"{len(what.seeds)} seeds, each a random perturbation of its own; {done} of {planned} runs "
         "are complete.",
         sections=(_map_section(), _results(points, against), _cost(points)),
-        command=f"tasid reproduce minigrid-{against} --size {size}",
+        command=f"tasid reproduce minigrid-{against} --size {size} --out FOLDER",
         table=[_json_row(point, against) for point in points],
         versions=tuple(dict.fromkeys(v for one in series for v in one.versions)),
     )

@@ -50,7 +50,7 @@ def content(records: Records) -> Content:
             cost_section(all_results(everything)),
             _readings(),
         ),
-        command=f"tasid reproduce combination-lock --size {size}",
+        command=f"tasid reproduce combination-lock --size {size} --out FOLDER",
         table=[json_row(one) for one in found],
         versions=tuple(dict.fromkeys(v for one in everything for v in one.versions)),
     )
@@ -135,10 +135,11 @@ def _figures(main: Sequence[Result], size: str, cap: int) -> Section:
 _CURVES = (
     "Solved means: an evaluation reaches 95 % of the exact value, in that very target, of the "
     "robust plan with the latent state in view. Reward curves show the mean over seeds of the "
-    "return of training episodes, a thousand at a time; where training has ended, because the lock "
-    "was solved or TASID was done, they go on with what the policy earns. TASID's training "
-    "episodes end after the exploring action of their step; here they are completed by uniformly "
-    "random actions, so its curve is low until training ends."
+    "return of training episodes, a row of the records at a time: a thousand of them, or those of "
+    "one of TASID's steps. Where training has ended, because the lock was solved or TASID was "
+    "done, they go on with what the policy earns. TASID's training episodes end after the "
+    "exploring action of their step; here they are completed by uniformly random actions, so its "
+    "curve is low until training ends."
 )
 
 

@@ -157,7 +157,7 @@ def curve(one: Series, grid: NDArray[np.float64]) -> NDArray[np.float64]:
     if not trained:
         return np.full(grid.shape, np.nan)
     place = np.searchsorted([row["episodes"] for row in trained], grid)
-    after = scored[-1] if scored else np.nan
+    after = scored[-1] if scored and one.ending is not None else np.nan
     returns = np.array([*(row["training"] for row in trained), after], np.float64)
     return returns[place]
 

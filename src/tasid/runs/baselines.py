@@ -47,6 +47,8 @@ class Baseline:
     def __post_init__(self) -> None:
         if self.algorithm not in BASELINES:
             raise ValueError(f"algorithm: {self.algorithm!r} is none of {', '.join(BASELINES)}")
+        if not 0.0 < self.epopt_epsilon <= 1.0:
+            raise ValueError(f"epopt_epsilon: {self.epopt_epsilon} is outside (0, 1]")
         if self.epopt_epsilon != 1.0 and not self.randomized:
             raise ValueError(
                 f"epopt_epsilon: {self.epopt_epsilon} with {self.algorithm!r}; EPOpt filters "

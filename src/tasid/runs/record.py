@@ -101,7 +101,7 @@ class Run:
         except FileNotFoundError:
             raise ArtifactError(
                 f"{self.folder}: no run here (run.json is missing); give a folder that "
-                "'tasid train --out' wrote"
+                "'tasid train --out' or 'tasid reproduce --out' wrote"
             ) from None
         except ValueError as error:
             raise ArtifactError(f"{path}: not valid JSON ({error})") from None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.initial_state_test import StartCounts, learn_each_start
-from tasid.algorithms.initial_states import StartsFound, find_starts, start_margins
+from tasid.algorithms.initial_states import FIRST, StartsFound, find_starts, start_margins
 from tasid.algorithms.return_test import EACH, assignments, decide, tested_returns
 from tasid.algorithms.tasid import Callback, Learned
 from tasid.envs import Target
@@ -50,6 +50,11 @@ def outcome_starts(
 ) -> tuple[Learned, Any, StartsFound]:
     """Find the starts by evidence, learn once; what evidence left open is decided by returns."""
     number = plan.simulator.starts.size
+    if isinstance(episodes, int) and episodes < 2 * FIRST * number:
+        raise ValueError(
+            f"episodes: {episodes} are too few with {number} starts: telling them apart takes "
+            f"{FIRST * number}, and learning has as many or more; give {2 * FIRST * number} or more"
+        )
     most = episodes // 2 if isinstance(episodes, int) else _MOST * number
     found = find_starts(target, plan, seed=seed, most=most, by_return=by == "return")
     rest = episodes - found.episodes if isinstance(episodes, int) else episodes
@@ -70,9 +75,11 @@ def _by_returns(
         # One share is kept for the case that no rival is right in all its clusters.
         share = episodes // (len(rivals) + 1) - testing
         if share < 1:
+            least = found.episodes + (len(rivals) + 1) * (testing + 1)
             raise ValueError(
-                f"episodes: {episodes} are too few to test {len(rivals)} assignments of starts by "
-                f"returns, which takes {testing} episodes each beside learning"
+                f"episodes: {found.episodes + episodes} are too few to test {len(rivals)} "
+                f"assignments of starts by returns: {found.episodes} went into groups, a test "
+                f"takes {testing}, and learning comes on top; give far more than {least}"
             )
     runs, tests, spent = {}, [], found.episodes
     for turn, starts in enumerate(rivals):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -165,10 +166,12 @@ def _with_smallest_n(found: Sequence[Result]) -> list[Result]:
     return others
 
 
-def _order(one: Result) -> tuple[int, str, int]:
-    names = list(NAMES)
-    base = family(one.algorithm)
-    return (names.index(base) if base in names else len(names), one.algorithm, one.horizon)
+def _order(one: Result) -> tuple[int, int, float]:
+    """By algorithm, then by horizon, then by n or what was searched."""
+    names, base = list(NAMES), family(one.algorithm)
+    number = re.search(r"[\d.]+$", one.algorithm.removeprefix(base))
+    place = names.index(base) if base in names else len(names)
+    return place, one.horizon, float(number[0]) if number else 0.0
 
 
 def family(algorithm: str) -> str:

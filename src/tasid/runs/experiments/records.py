@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,6 +117,8 @@ class Records:
         root = self.folder / "records"
         for folder in sorted(root.iterdir()) if root.exists() else []:
             for path in sorted(folder.glob("*.jsonl")):
+                if not path.stem.isdecimal():
+                    raise ArtifactError(f"{path}: records are called SEED.jsonl, a number")
                 yield _read(path, folder.name, int(path.stem))
 
     def _path(self, setting: str, seed: int) -> Path:
@@ -174,7 +177,11 @@ class Log:
     def _kept(self) -> Artifact | None:
         if not self.unfinished.exists() or not self.path.exists():
             return None
-        kept = read_artifact(self.unfinished, kind=_KEPT)
+        try:
+            kept = read_artifact(self.unfinished, kind=_KEPT)
+        except ArtifactError as error:
+            warnings.warn(f"{error}; this run starts anew", stacklevel=2)
+            return None
         same = kept.metadata["configuration"] == self.heading["configuration"]
         return kept if same and len(_lines(self.path)) >= int(kept.metadata["rows"]) else None
 
@@ -196,6 +203,8 @@ def _read(path: Path, setting: str, seed: int) -> Series:
     for number, line in enumerate(_lines(path), start=1):
         try:
             values = json.loads(line)
+            if not isinstance(values, dict):
+                raise TypeError("not a JSON object")
             if _HEADING in values:
                 headings.append(values[_HEADING])
             elif _ENDING in values:

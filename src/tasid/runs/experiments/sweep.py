@@ -103,6 +103,10 @@ def sweep(
     """Do what is left of an experiment; the folder holds everything."""
     if size not in SIZES:
         raise ValueError(f"size: {size!r} is none of {', '.join(SIZES)}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers: {workers} is below 1")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise ValueError(f"{folder}: is a file; an experiment needs a folder")
     jobs = experiment.jobs(size)
     records = Records(folder)
     with records.writing():
