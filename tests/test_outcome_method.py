@@ -6,6 +6,7 @@ import math
 from itertools import product
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -285,6 +286,22 @@ def test_doubt_is_about_the_rarest_outcome_that_is_met():
     assert commanded.max() > commanded.min() > 0
     assert doubt == pytest.approx(math.exp(-2 * commanded.min() * 0.4**2))
     assert seen[1][1] == 0.0
+
+
+def test_a_network_may_be_asked_about_no_row_at_all(lock20):
+    """As in a step where every state has one outcome."""
+    from tasid.algorithms.models import NetworkModel
+    from tasid.algorithms.replay import LabelTables, Replay
+    from tasid.learning.labels import labels_for
+
+    replay, rng = Replay(), np.random.default_rng(0)
+    pairs = rng.normal(size=(40, 2, 6)).astype(np.float32)
+    replay.add(0, pairs, np.zeros(40, np.int32), rng.integers(0, 10, 40).astype(np.int32))
+    tables = LabelTables(labels_for("outcomes by place", lock20.simulator))
+    model = NetworkModel(6, tables.size, (8,), jax.random.key(0), by_step=True)
+    nothing, choices = np.zeros(40, bool), tables.choices(replay)
+    asked = model.fit(0, replay, choices, trained=~nothing, judged=nothing)
+    assert asked.shape == (0, tables.size)
 
 
 def test_auto_is_a_number_for_pictures_and_evidence_for_vectors(lock20):
