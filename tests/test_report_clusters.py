@@ -33,6 +33,7 @@ def record():
     summary = {
         "episodes": 128,
         "accuracy": 1.0,
+        "purity": 0.998,
         "error": 0.2,
         "error_alone": 0.25,
         "clusters": clusters,
