@@ -24,9 +24,11 @@ class Varied(Baseline):
     minibatch: int = 32
     """In transitions."""
 
-    def config(self, horizon: int) -> PPOConfig:
+    def config(self, horizon: int, *, ends: bool = False) -> PPOConfig:
         """PPO's hyper-parameters at a horizon."""
-        return replace(super().config(horizon), decay=self.decay, minibatch=self.minibatch)
+        return replace(
+            super().config(horizon, ends=ends), decay=self.decay, minibatch=self.minibatch
+        )
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ TINY = Baseline("ppo+rnd+dr", target_episodes=400, source_episodes=300, every=10
 
 
 def job_for(baseline, horizon=3, seed=5):
-    configuration = {"horizon": horizon, "eta": 0.1, **baseline.describe(horizon)}
+    described = baseline.describe(baseline.config(horizon))
+    configuration = {"horizon": horizon, "eta": 0.1, **described}
     return Job("tiny", (seed,), configuration, 1.0)
 
 

@@ -20,6 +20,7 @@ from tasid.algorithms.rnd import RND
 from tasid.envs.target import episode_keys, seed_key
 from tasid.learning.descent import Descent
 from tasid.learning.networks import Camera, Dense, sight_of
+from tasid.runs.baselines import Baseline
 from tasid.storage import ArtifactError
 
 TINY = PPOConfig(
@@ -501,6 +502,18 @@ def test_defaults_are_the_papers():
     assert (config.hidden, config.descent) == ((56, 56), Descent(3e-4, 0.25))
     target = tasid.make("combination-lock", horizon=20).target
     assert config.networks(target) == (Dense(32, 10, (56, 56)), Dense(32, 1, (56, 56)))
+
+
+def test_what_a_minibatch_has_32_of():
+    """Whole episodes' worth on the lock; transitions after pre-training, and where ends are early."""
+    lock = tasid.make("combination-lock", horizon=20)
+    found = {
+        (config.minibatch, config.decay)
+        for config in (Baseline("ppo").config_for(lock), Baseline("ppo+rnd").config_for(lock))
+    }
+    assert found == {(640, 0.5)}
+    for config in (Baseline("ppo+dr").config_for(lock), Baseline("ppo").config_for(Cliff())):
+        assert (config.minibatch, config.decay) == (32, 0.95)
 
 
 # ---------------------------------------------------------------- the policy

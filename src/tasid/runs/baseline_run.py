@@ -13,7 +13,6 @@ from typing import Any
 from tasid import __version__
 from tasid.algorithms.domain_randomization import FINE_TUNING
 from tasid.algorithms.ppo_training import Callback, Checkpoint
-from tasid.envs import BlockMDP
 from tasid.envs.registry import open_world
 from tasid.runs.baselines import Baseline, train_baseline
 from tasid.runs.record import Run
@@ -41,7 +40,6 @@ def run_baseline(
 ) -> dict[str, Any]:
     """Carry out the order; the folder holds everything, the returned summary the figures."""
     world = open_world(order.environment, **order.options)
-    horizon = (world.target if isinstance(world, BlockMDP) else world).horizon
     rows: list[dict[str, Any]] = []
 
     def note(here: Checkpoint) -> None:
@@ -55,7 +53,7 @@ def run_baseline(
             }
         )
 
-    with Run.writing(folder, _asked(order, horizon), overwrite=overwrite) as run:
+    with Run.writing(folder, _asked(order, world), overwrite=overwrite) as run:
         started = time.perf_counter()
         trained = train_baseline(
             order.baseline, world, seed=order.seed, callbacks=[note, *callbacks]
@@ -79,11 +77,11 @@ def run_baseline(
     return summary
 
 
-def _asked(order: BaselineOrder, horizon: int) -> dict[str, Any]:
+def _asked(order: BaselineOrder, world: Any) -> dict[str, Any]:
     return {
         "environment": {"name": order.environment, "options": dict(order.options)},
         "algorithm": order.baseline.algorithm,
-        "baseline": order.baseline.describe(horizon),
+        "baseline": order.baseline.describe(order.baseline.config_for(world)),
         "seed": order.seed,
         "evaluation_episodes": order.evaluation_episodes,
         "versions": {

@@ -23,8 +23,8 @@ BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
 _MINIBATCH = 32
 """The paper's batch size. It does not say of what; nor does it state GAE's λ. Without pre-training
 it is episodes here, and λ = 0.5; with pre-training, transitions and 0.95: what did better on locks
-that are in no table (docs/experiments.md)."""
-_DECAY, _DECAY_AFTER_SOURCE = 0.5, 0.95
+that are in no table (docs/experiments.md). Where episodes end early it is transitions, too."""
+_DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
 _EVERY_SOURCE = 10_000
 """Episodes between two checkpoints of pre-training, which is not evaluated."""
 
@@ -60,16 +60,20 @@ class Baseline:
         """Does it pre-train on relatives of the target?"""
         return self.algorithm.endswith("+dr")
 
-    def config(self, horizon: int) -> PPOConfig:
-        """PPO's hyper-parameters at a horizon."""
+    def config(self, horizon: int, *, ends: bool = False) -> PPOConfig:
+        """PPO's hyper-parameters at a horizon, before which episodes may end."""
         bonus = RND(self.rnd_coefficient) if "+rnd" in self.algorithm else None
-        if self.randomized:
-            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_AFTER_SOURCE)
-        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY)
+        if ends or self.randomized:
+            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_OF_TRANSITIONS)
+        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY_OF_EPISODES)
 
-    def describe(self, horizon: int) -> dict[str, Any]:
+    def config_for(self, world: BlockMDP | Target) -> PPOConfig:
+        """The same for a target."""
+        target = world.target if isinstance(world, BlockMDP) else world
+        return self.config(target.horizon, ends=hasattr(target, "finished"))
+
+    def describe(self, config: PPOConfig) -> dict[str, Any]:
         """Everything that decides the result apart from seed and target, ready for JSON."""
-        config = self.config(horizon)
         fields = {**asdict(config), "hidden": list(config.hidden)}
         if fields["bonus"] is not None:
             fields["bonus"]["hidden"] = list(fields["bonus"]["hidden"])
@@ -101,7 +105,7 @@ def train_baseline(
     both stages; `stop` is asked in the target only.
     """
     target = world.target if isinstance(world, BlockMDP) else world
-    state, config = None, baseline.config(target.horizon)
+    state, config = None, baseline.config_for(target)
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
@@ -191,7 +195,7 @@ def paused_from(
 ) -> Paused:
     """The training whose checkpoint gave these arrays."""
     target = world.target if isinstance(world, BlockMDP) else world
-    config = baseline.config(target.horizon)
+    config = baseline.config_for(target)
     shapes = jax.eval_shape(lambda: start(config, target, stage_key(seed, stage)))
     expected, structure = jax.tree.flatten(shapes)
     leaves = [arrays[name] for name in sorted(arrays)]

@@ -117,7 +117,8 @@ def _baseline_jobs(what: Size, horizon: int, baselines: Sequence[Baseline]) -> l
             name += f"-epopt-{baseline.epopt_epsilon:g}"
         steps = baseline.target_episodes + baseline.source_episodes * baseline.randomized
         cost = 1.5e-5 * steps * horizon * (1.6 if "+rnd" in name else 1.0)
-        configuration = {"horizon": horizon, "eta": ETA, **baseline.describe(horizon)}
+        described = baseline.describe(baseline.config(horizon))
+        configuration = {"horizon": horizon, "eta": ETA, **described}
         planned += [Job(f"{name}-H{horizon}", (seed,), configuration, cost) for seed in what.seeds]
     return planned
 
