@@ -505,7 +505,7 @@ def test_defaults_are_the_papers():
 
 
 def test_what_a_minibatch_has_32_of():
-    """Whole episodes' worth on the lock; transitions after pre-training, and where ends are early."""
+    """Episodes on the lock; transitions with pre-training, and where episodes may end early."""
     lock = tasid.make("combination-lock", horizon=20)
     found = {
         (config.minibatch, config.decay)
