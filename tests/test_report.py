@@ -192,6 +192,8 @@ def test_a_hundred_percent_is_said_of_the_whole_only():
     assert [percent(None), count(None), duration(None)] == ["unknown"] * 3
     assert (count(1_234_567), duration(3.04)) == ("1\u202f234\u202f567", "3.0\u202fs")
     assert duration(99.96) == "1\u202fmin 40\u202fs"
+    assert duration(5_999.4) == "99\u202fmin 59\u202fs"
+    assert duration(7_199.0) == "2\u202fh 0\u202fmin"
 
 
 # ---------------------------------------------------------------- what the page is

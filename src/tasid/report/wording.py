@@ -46,12 +46,15 @@ def episodes_of(value: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds, or minutes and seconds."""
+    """Seconds, or minutes and seconds, or hours and minutes."""
     if seconds is None:
         return UNKNOWN
     if seconds < 99.95:
         return f"{seconds:.1f}{THIN}s"
     minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 100:
+        hours, minutes = divmod(round(seconds / 60), 60)
+        return f"{count(hours)}{THIN}h {minutes}{THIN}min"
     return f"{count(minutes)}{THIN}min {rest}{THIN}s"
 
 
