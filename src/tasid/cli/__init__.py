@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # Compiled code is kept between runs; JAX reads this when a command imports it.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
-    interrupt.never_lose()
     try:
-        app(args=arguments, prog_name="tasid")
+        with interrupt.never_lost():
+            app(args=arguments, prog_name="tasid")
     except SystemExit as ended:
         if ended.code == interrupt.CODE:
             interrupt.leave()

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -16,10 +18,11 @@ CODE = 130
 _SOON = 0.05
 
 
-def never_lose() -> None:
-    """Repeat an interrupt that came in a callback of the garbage collector.
+@contextmanager
+def never_lost() -> Iterator[None]:
+    """Repeat, for the length of a block, an interrupt that came while garbage was collected.
 
-    Python drops what is raised there, and JAX has such a callback.
+    Python drops what is raised in callbacks of the collector, and JAX has such a callback.
     """
     usual = sys.unraisablehook
 
@@ -33,6 +36,10 @@ def never_lose() -> None:
         timer.start()
 
     sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 def leave() -> NoReturn:
