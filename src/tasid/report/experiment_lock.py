@@ -172,9 +172,9 @@ def _readings() -> Section:
             "minibatches of 32, clip 0.1, discount 0.999, entropy 0.001, [56, 56] networks, Adam "
             "at 3e-4, gradients clipped at 0.25. The paper does not say of what there are 32, nor "
             "how advantages are estimated: here by GAE with a critic of its own, standardised over "
-            "the batch. Without pre-training a minibatch has as many transitions as 32 episodes, "
-            "and λ = 0.5; with pre-training it has 32 transitions, and λ = 0.95: these did best on "
-            "locks that are in no table.",
+            "the batch. A minibatch has 32 transitions, and λ = 0.95; for PPO+RND without "
+            "pre-training as many transitions as 32 episodes, and λ = 0.5: these did best on locks "
+            "that are in no table.",
             "RND's bonus is 500 times the mean squared error over 56 outputs, on observations "
             "brought to mean 0 and deviation 1, not normalised itself; the paper gives neither the "
             "outputs nor the norm.",

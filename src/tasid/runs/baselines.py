@@ -21,9 +21,9 @@ from tasid.envs.target import seed_key
 
 BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
 _MINIBATCH = 32
-"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Without pre-training
-it is episodes here, and λ = 0.5; with pre-training, transitions and 0.95: what did better on locks
-that are in no table (docs/experiments.md). Where episodes end early it is transitions, too."""
+"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Here it is transitions,
+and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks that are in
+no table (docs/experiments.md). Where episodes end early it is always transitions."""
 _DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
 _EVERY_SOURCE = 10_000
 """Episodes between two checkpoints of pre-training, which is not evaluated."""
@@ -63,9 +63,9 @@ class Baseline:
     def config(self, horizon: int, *, ends: bool = False) -> PPOConfig:
         """PPO's hyper-parameters at a horizon, before which episodes may end."""
         bonus = RND(self.rnd_coefficient) if "+rnd" in self.algorithm else None
-        if ends or self.randomized:
-            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_OF_TRANSITIONS)
-        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY_OF_EPISODES)
+        if self.algorithm == "ppo+rnd" and not ends:
+            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY_OF_EPISODES)
+        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_OF_TRANSITIONS)
 
     def config_for(self, world: BlockMDP | Target) -> PPOConfig:
         """The same for a target."""
