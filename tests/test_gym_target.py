@@ -260,6 +260,10 @@ def test_pictures_by_rendering_and_by_preprocessing():
         "name": "gym:FrozenLake-v1",
         "options": {"observe": "render", "resize": [32, 48]},
     }
+    assert tasid.wrap("FrozenLake-v1", observe="render").observation_shape == (64, 64, 3)
+    wide = tasid.wrap("CliffWalking-v1", observe="render", num_envs=1)
+    assert wide.observation_shape == (21, 64, 3), "a third as high as it is wide"
+    assert tasid.wrap("FrozenLake-v1", observe="render", resize=99).observation_shape[0] == 99
     halved = tasid.wrap(Line, preprocess=lambda seen: seen[:1] / 2)
     assert halved.observation_shape == (1,)
     assert halved.observe(np.array([3.0, 0.0])).tolist() == [1.5]

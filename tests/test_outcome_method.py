@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import tasid
 from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Judgement
 from tasid.algorithms.candidates import Candidate, Judged
+from tasid.algorithms.models import NetworkModel, PlacesModel, RidgeModel
 from tasid.algorithms.outcome_method import OutcomeLearner, fano_level
 from tasid.algorithms.tasid import tasid as run_tasid
 from tasid.runs.diagnosis import diagnose
@@ -207,6 +207,10 @@ def test_evidence_quota_stops_and_goes_on():
     assert quota.wants(0, 188, Told(lossy)) == 94
     assert quota.wants(0, 188, Told(clear, doubts=[0.06])) == 94, "slips might outvote it"
     assert quota.wants(1, 47, Told(clear, clear, doubts=[1.0, 0.0])) == 0, "its own step counts"
+    hidden, behind = Judgement(8, 4, 0.0), Judgement(190, 0, 0.0)
+    assert quota.wants(1, 47, Told(behind, hidden)) == 47, "a good step before it hides nothing"
+    assert quota.wants(1, 47, Told(behind, Judgement(2, 0, 12.5))) == 47
+    assert quota.wants(1, 47, Told(behind, Judgement(8, 2, 6.0))) == 0, "that may be chance"
     assert quota.wants(0, 188, Told(none)) == 0, "no choice of outcomes: nothing to learn"
     assert quota.wants(0, 4_096, Told(unclear)) == 0, "given up"
     for bad in ({"epsilon": 0}, {"delta": 1.0}):
@@ -249,18 +253,48 @@ def test_detours_and_plan_roll_ins(lock20):
     assert abs(late.mean() - 0.5) < 4.5 * 0.5 / math.sqrt(late.size)
 
 
-def test_a_network_has_to_be_worth_it():
+def test_a_richer_model_has_to_be_worth_it():
     """By ten nats: less may be chance."""
 
-    def candidate(loss, *, network):
-        found = Candidate(None, SimpleNamespace(remembers=network))
+    def candidate(model, loss):
+        found = Candidate(None, model)
         found.judged[0] = Judged(None, None, np.array([loss]))
         return found
 
-    simple = candidate(50.0, network=False)
-    assert simple.rank < candidate(40.5, network=True).rank
-    assert simple.rank > candidate(39.5, network=True).rank
-    assert simple.rank > candidate(49.5, network=False).rank
+    for simple, rich in ((PlacesModel, RidgeModel), (RidgeModel, NetworkModel)):
+        here = candidate(simple, 50.0)
+        assert here.rank < candidate(rich, 40.5).rank
+        assert here.rank > candidate(rich, 39.5).rank
+        assert here.rank > candidate(simple, 49.5).rank
+
+
+def corridor(emission):
+    """Seven places in a row; every action moves left or right, one in four times the other way."""
+    from tasid.envs.block import block_mdp
+
+    places = np.arange(7)
+    successor = np.stack([np.maximum(places - 1, 0), np.minimum(places + 1, 6)], axis=1)
+    reward = np.tile((places == 6)[:, None].astype(float), 2)
+    sim = tasid.AbstractSimulator(successor, reward, horizon=9, start=3)
+    return block_mdp("corridor", {}, tasid.perturb(sim, eta=0.25, seed=0), emission)
+
+
+def test_what_comes_back_exactly_is_known_by_its_looks():
+    """And what is never the same twice is not asked to be."""
+    from probes import one_hot
+
+    env = corridor(one_hot(7))
+    result = tasid.learn(env, eta=0.25, episodes=400, seed=1)
+    assert result.diagnostics.model == "places by their looks, outcomes by place, shared centre"
+    score = tasid.evaluate(result.policy, env, episodes=4_000, seed=2)
+    plan = tasid.robust_dp(env.simulator, eta=0.25)
+    assert score.mean > 0.97 * env.latent.robust_value(plan)
+    lock = tasid.make("combination-lock", horizon=5, seed=1)
+    assert not any(map(by_looks, tasid.learn(lock, eta=0.1, episodes=200).diagnostics.evidence))
+
+
+def by_looks(name):
+    return name.startswith("places by their looks")
 
 
 def test_doubt_is_about_the_rarest_outcome_that_is_met():

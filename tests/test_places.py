@@ -88,6 +88,20 @@ def test_a_new_place_wins_by_exclusion():
     assert told.tolist() == [4, 4, 4, 1, 0]
 
 
+def test_slips_that_are_not_alike_are_counted():
+    """Command 0 slips to 1 only, and 2 to 1 only: who is seen at 1 was never told to go to 3."""
+    rng = np.random.default_rng(4)
+    means, some = looks(rng), [0, 1, 2, 3]
+    commanded = rng.choice(some, 800)
+    slips = (rng.random(800) < 0.4) & np.isin(commanded, [0, 2])
+    seen, choices = moves(rng, means, some, commanded, np.where(slips, 1, commanded))
+    scores = decoded(fit_places(seen, choices, eta=0.4), means[:4], choices.valid[:4])[1]
+    odds = np.exp(scores - scores.diagonal()[:, None])
+    np.testing.assert_allclose(odds[1, [0, 2]], 0.4, atol=0.08)
+    assert odds[1, 3] < 0.02
+    assert odds[0, [1, 2, 3]].max() < 0.02
+
+
 def test_nothing_to_see():
     seen = np.zeros((10, 3), np.float32)
     choices = Choices(np.arange(10) % 2, np.ones((10, 2), bool))

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom, norm
 
 _FIRST_STEPS = 2
 _FIRST_SHARE = 8
@@ -19,6 +20,8 @@ _LEAST_MASS = 0.1
 """A step counts for at least so much of a step that always meets a choice."""
 _FIRST_BATCHES = 4
 """When evidence decides, the first steps start with this many batches."""
+_LEVEL = 0.001
+"""How rarely a single step that is good enough may be asked for more."""
 _LEAST = 5
 """Episodes a step needs at least: four to learn from, one to judge by."""
 
@@ -96,7 +99,8 @@ class EvidenceQuota:
     them with probability 1−δ. It gets more while one of its outcomes was commanded so rarely that
     slips might outvote what it looks like, with a probability above ε; and while, over the last
     steps together, more than a fraction ε of the held-out transitions is not clearly decoded, or
-    the held-out loss exceeds what a perfect decoder could lose by more than chance. ε is what the
+    the held-out loss exceeds what a perfect decoder could lose by more than chance; or if the step
+    by itself stands out so (a good step before it must not hide it). ε is what the
     evidence is held to, not a guarantee: the guarantee's price is in `tasid.theory`.
     """
 
@@ -130,9 +134,14 @@ class EvidenceQuota:
         judged = [progress.judged(step) for step in range(max(0, h + 1 - self.window), h + 1)]
         if judged[-1].rows == 0:
             return True
-        if progress.doubt(h) > self.epsilon:
+        if self._stands_out(judged[-1]) or progress.doubt(h) > self.epsilon:
             return False
         rows = sum(step.rows for step in judged)
         unclear = sum(step.unclear for step in judged)
         excess = sum(step.excess for step in judged)
         return unclear <= max(1.0, self.epsilon * rows) and excess <= math.sqrt(rows)
+
+    def _stands_out(self, step: Judgement) -> bool:
+        """Is a step by itself worse than chance would make it, if all were well?"""
+        by_chance = binom.sf(step.unclear - 1, step.rows, self.epsilon)
+        return by_chance < _LEVEL or step.excess > norm.isf(_LEVEL) * math.sqrt(step.rows)

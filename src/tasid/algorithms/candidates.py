@@ -15,9 +15,6 @@ from tasid.algorithms.models import Mask, Model
 from tasid.algorithms.replay import LabelTables, Replay
 from tasid.learning.choices import Choices, Floats
 
-_OCCAM = 10.0
-"""Nats by which a network must beat a simple model to be taken (odds of e^10)."""
-
 
 class Judged(NamedTuple):
     """Held-out transitions of one step, where there was a choice of outcomes."""
@@ -48,8 +45,8 @@ class Candidate:
 
     @property
     def rank(self) -> float:
-        """By which the best is chosen: a network has to be better by more than chance."""
-        return self.evidence + _OCCAM * self.model.remembers
+        """By which the best is chosen: a richer model has to be better by more than chance."""
+        return self.evidence + self.model.handicap
 
     def learn(self, h: int, replay: Replay) -> None:
         """Refit on all steps up to h, and be judged on the held-out part of step h."""

@@ -26,6 +26,8 @@ from tasid.learning.ridge import Examples, fit_ridge
 
 Mask = NDArray[np.bool_]
 
+OCCAM = 10.0
+"""Nats by which a model class must beat a simpler one to be taken (odds of e^10)."""
 _PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 _BEHIND = 10.0
 """Nats of evidence behind the best at which a penalty is given up (odds of e^−10)."""
@@ -55,6 +57,8 @@ class Model(Protocol):
     """How its inputs are centred, in words."""
     remembers: bool
     """Does a fit depend on the ones before? Then what judges must never have been trained on."""
+    handicap: float
+    """Nats of evidence that it is behind from the start, for all that it could fit by chance."""
     parameters: Floats
 
     @property
@@ -75,6 +79,7 @@ class RidgeModel:
 
     kind = "linear"
     remembers = False
+    handicap = OCCAM
 
     def __init__(self, size: int, labels: int, *, by_step: bool, aversion: float = np.inf) -> None:
         self.network = MLP(size, labels, ())
@@ -128,6 +133,7 @@ class PlacesModel:
     kind = "places by their looks"
     centring = "shared centre"
     remembers = False
+    handicap = 0.0
 
     def __init__(self, size: int, labels: int, *, eta: float) -> None:
         self.network = Places(size, labels)
@@ -152,6 +158,7 @@ class NetworkModel:
     """A ReLU network, trained by the common loop with early stopping on a part of its data."""
 
     remembers = True
+    handicap = 2 * OCCAM
 
     def __init__(
         self, size: int, labels: int, hidden: tuple[int, ...], key: jax.Array, *, by_step: bool
@@ -197,6 +204,7 @@ class PairModel:
 
     centring = "shared centre"
     remembers = True
+    handicap = OCCAM
 
     def __init__(self, network: Network, kind: str, key: jax.Array) -> None:
         self.network, self.kind = network, kind
@@ -245,7 +253,8 @@ class PictureModel:
     def __init__(self, head: Model, patches: Patches) -> None:
         self._head = head
         self.network = PictureNetwork(patches, head.network)
-        self.kind, self.centring, self.remembers = head.kind, head.centring, head.remembers
+        self.kind, self.centring = head.kind, head.centring
+        self.remembers, self.handicap = head.remembers, head.handicap
 
     @property
     def parameters(self) -> Floats:
@@ -273,6 +282,7 @@ class ClassifierModel:
 
     centring = "raw"
     remembers = False
+    handicap = OCCAM
 
     def __init__(self, make: Callable[[], ClassifierLike], labels: int) -> None:
         self.network = Classifiers(labels)

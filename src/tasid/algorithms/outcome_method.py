@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +71,8 @@ _MOST_ETA = 0.4
 """Above it, majorities take forever."""
 _JUDGED = 30
 """Held-out transitions before a model class is judged."""
+_AGAIN = 2
+"""How often vectors must come back, on average, for places to be known by their looks."""
 
 RollIns = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Tracked states of roll-ins [n, h+1], and where each had its detour [n]."""
@@ -100,10 +103,10 @@ class OutcomeLearner:
         self._paths: list[RollIns] = []
         self._surprised = np.zeros(2, np.int64)
         """Surprises in the roll-ins so far, and transitions."""
-        self._candidates = self._first_candidates(labels)
+        self._candidates: list[Candidate] = []
         self._decoders: dict[Candidate, Decoder] = {}
-        for candidate in self._candidates:
-            self._decoders[candidate] = self._blank(candidate)
+        for candidate in self._first_candidates(labels):
+            self._enter(candidate)
         self._best = self._candidates[0]
 
     @property
@@ -128,6 +131,8 @@ class OutcomeLearner:
     def learn(self, h: int, data: Explored) -> Fitted:
         """Refit all candidates still in the race; the best one's model becomes the step's."""
         one = jax.tree.map(lambda leaf: np.asarray(leaf[0]), data)
+        if not self._taken and self._come_back(one.x_next[one.live]):
+            self._try_looks()
         self._taken[h] += one.live.size
         self._remember(h, one.live, one)
         if one.aside is not None:
@@ -144,6 +149,20 @@ class OutcomeLearner:
         loss = float(judged.losses.mean()) if judged else math.nan
         so_far = EtaEstimate.of(*self._surprised.tolist(), planned=self._plan.eta)
         return Fitted([loss], [1], [[]], (so_far.rate, so_far.low, so_far.high))
+
+    def _come_back(self, seen: NDArray[Any]) -> bool:
+        """Are these vectors that are seen again and again, to the last bit?"""
+        if self._own is not None or is_picture(self._shape):
+            return False
+        different = len(np.unique(seen.reshape(len(seen), -1), axis=0))
+        return different * _AGAIN <= len(seen)
+
+    def _try_looks(self) -> None:
+        """Places by their looks, beside the linear models of places."""
+        for tables in {one.tables: None for one in self._candidates}:
+            if tables.labels.name_places:
+                model = PlacesModel(self._size, tables.size, eta=self._plan.eta)
+                self._enter(Candidate(tables, model))
 
     def _remember(self, h: int, rows: Mask, seen: Explored | Aside) -> None:
         pairs = np.stack([seen.x[rows], seen.x_next[rows]], axis=1)
@@ -271,6 +290,10 @@ class OutcomeLearner:
     def _size(self) -> int:
         return int(np.prod(self._shape))
 
+    def _enter(self, candidate: Candidate) -> None:
+        self._candidates.append(candidate)
+        self._decoders[candidate] = self._blank(candidate)
+
     def _blank(self, candidate: Candidate) -> Decoder:
         return Decoder.blank(self._plan, candidate.tables.labels, candidate.model.network)
 
@@ -288,8 +311,10 @@ class OutcomeLearner:
             if candidate.rank <= self._best.rank + _BEHIND
         ]
         self._decoders = {c: self._decoders[c] for c in self._candidates}
-        if h == 0 or not all(isinstance(one.model, RidgeModel) for one in self._candidates):
-            return  # richer ones were there before: with pictures, from the start
+        if h == 0 or not any(isinstance(one.model, RidgeModel) for one in self._candidates):
+            return
+        if any(one.model.remembers for one in self._candidates):
+            return  # networks are there
         judged = list(self._best.judged.values())
         losses = np.concatenate([np.zeros(0), *(step.losses for step in judged)])
         if losses.size < _JUDGED:
@@ -301,7 +326,8 @@ class OutcomeLearner:
 
     def _try_networks(self, h: int) -> None:
         """A network beside every linear candidate left, from the same evidence up to now."""
-        for number, simple in enumerate(list(self._candidates)):
+        linear = [one for one in self._candidates if isinstance(one.model, RidgeModel)]
+        for number, simple in enumerate(linear):
             key = jax.random.fold_in(self._key, number)
             by_step = simple.model.centring == "step centre"
             model = NetworkModel(self._size, simple.tables.size, HIDDEN, key, by_step=by_step)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from tasid.envs.gym_lane import LaneMaker, make_env
 from tasid.envs.gym_lanes import Lanes
-from tasid.envs.gym_spaces import Encoding, encoding_of, space_of
+from tasid.envs.gym_spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.envs.gym_target import GymTarget, check_horizon
 from tasid.envs.registry import GYM
 
@@ -21,6 +21,8 @@ _LANES = 8
 """How many environments a factory makes unless told otherwise."""
 _RETRIES = 2
 _OBSERVED = ("observation", "render")
+_RENDERED = 64
+"""Pixels in a row of a rendering, at most, unless told otherwise."""
 _OURS = "tasid/"
 """Ids of ours begin with this; their horizon is an option of the environment, too."""
 
@@ -46,9 +48,10 @@ def wrap(
     processes of their own with `workers`. The data are the same whatever `num_envs`.
 
     Learners see `preprocess(observation)`, or the picture that `render()` gives with
-    `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns). Without a
-    `horizon`, episodes are as long as the map says. An environment that raises is made anew and the
-    episode is run again, at most `retries` times.
+    `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns), and what is
+    rendered for people is scaled to 64 pixels in a row without being asked. Without a `horizon`,
+    episodes are as long as the map says. An environment that raises is made anew and the episode is
+    run again, at most `retries` times.
     """
     if observe not in _OBSERVED:
         raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
@@ -136,9 +139,20 @@ def _encoding(
         raw = env.render()
         if not isinstance(raw, np.ndarray):
             raise ValueError(f"observe: 'render', but render() gives {type(raw).__name__}")
+        if preprocess is None and resize is None:
+            resize = _smaller(raw.shape)
     shown = raw if preprocess is None else preprocess(raw)
     space = space_of(shown, "render" if preprocess is None else "preprocess")
     return encoding_of(space, preprocess=preprocess, resize=resize)
+
+
+def _smaller(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """What a large rendering is scaled to, its proportions kept as far as it stays a picture."""
+    longer = max(shape[:2])
+    if longer <= _RENDERED:
+        return None
+    rows, columns = (max(round(n * _RENDERED / longer), SMALLEST_PICTURE) for n in shape[:2])
+    return rows, columns
 
 
 def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:

@@ -21,9 +21,9 @@ from tasid.envs.target import seed_key
 
 BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
 _MINIBATCH = 32
-"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Here it is transitions,
-and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks that are in
-no table (docs/experiments.md). Where episodes end early it is always transitions."""
+"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Here it is
+transitions, and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks
+that are in no table (docs/experiments.md). Where episodes end early it is always transitions."""
 _DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
 _EVERY_SOURCE = 10_000
 """Episodes between two checkpoints of pre-training, which is not evaluated."""
