@@ -17,6 +17,8 @@ from tasid.envs import Target
 from tasid.mdp import AbstractSimulator, RobustPlan
 
 WAYS = ("evidence", "return")
+MOST_STARTS = 32
+"""Each takes episodes to know, and is a hypothesis about every group of first observations."""
 _MOST = 256
 """Episodes per start after which evidence is not waited for any longer."""
 
@@ -33,6 +35,12 @@ def check_starts(sim: AbstractSimulator, given: int | None, by: str) -> None:
         raise ValueError(
             f"starts: {given} given, but the simulator has {number} start state(s): "
             f"{', '.join(str(sim.states[s]) for s in sim.starts)}"
+        )
+    if number > MOST_STARTS:
+        raise ValueError(
+            f"starts: the simulator has {number}, and {MOST_STARTS} at most can be learned to tell "
+            "apart; begin every episode in one of them and give the map that one "
+            "(simulator.with_start), or in a few"
         )
     alike = [margin for margin in start_margins(sim) if margin.mean == 0.0]
     if alike and by != "return":
