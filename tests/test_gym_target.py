@@ -217,6 +217,17 @@ def test_samples_after_the_end_are_marked_and_do_not_train():
     # Without slips, an episode is over before step 4 iff it stands at the end.
     assert np.array_equal(ended, data.x[0, :, 0] > 2.5)
     assert np.array_equal(data.x[0][ended], data.x_next[0][ended])
+    begun = np.asarray(data.begun[0])
+    assert (begun[~ended] == 4).all()
+    assert set(begun[ended].tolist()) == {3}, "straight to the end, or not yet there"
+
+
+def test_survivors_are_not_taken_for_everyone():
+    """Who steps from place 2 to the end is gone; counted among those left, all slipped there."""
+    with tasid.wrap(lambda: Line(slip=0.25), horizon=LENGTH) as target:
+        noticed = tasid.learn(target, line_map(), eta=0.25, episodes=6_000, seed=0).diagnostics
+    assert not [error for error in noticed.map_errors if (error.state, error.action) == (2, 1)]
+    assert noticed.eta.low < 0.25 < noticed.eta.high
 
 
 def test_every_sample_of_a_target_that_never_ends_is_live(lock):

@@ -74,8 +74,10 @@ _JUDGED = 30
 _AGAIN = 2
 """How often vectors must come back, on average, for places to be known by their looks."""
 
-RollIns = tuple[NDArray[np.int32], NDArray[np.int32]]
-"""Tracked states of roll-ins [n, h+1], and where each had its detour [n]."""
+RollIns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
+"""Tracked states of roll-ins [n, h+1], where each had its detour and how many steps it began [n].
+
+Those that ended are among them: what survives a step is not a fair sample of where it led."""
 
 
 class OutcomeLearner:
@@ -140,7 +142,7 @@ class OutcomeLearner:
                 here = (one.detour == earlier) & one.aside.live
                 self._remember(int(earlier), here, one.aside)
         path = np.concatenate([one.path[:, :h], one.states[:, None]], axis=1)
-        self._paths.append((path[one.live], one.detour[one.live]))
+        self._paths.append((path, one.detour, one.begun))
         self._surprised += self._on_the_way(self._paths[-1:]).counts
         for candidate in self._candidates:
             self._refit(candidate, h)
@@ -194,8 +196,8 @@ class OutcomeLearner:
     def _on_the_way(self, paths: Sequence[RollIns]) -> Surprises:
         """Those of roll-ins alone."""
         seen = Surprises(self._plan, self._number)
-        for path, detour in paths:
-            seen.add_path(path, detour)
+        for path in paths:
+            seen.add_path(*path)
         return seen
 
     def _places(self) -> LabelTables | None:

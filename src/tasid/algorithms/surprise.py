@@ -83,10 +83,20 @@ class Surprises:
         self._strange: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
         self._told: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
 
-    def add_path(self, path: NDArray[np.int32], detour: NDArray[np.int32] | None = None) -> None:
-        """Tracked states [n, h+1] of roll-ins, whose actions were the plan's but at the detour."""
+    def add_path(
+        self,
+        path: NDArray[np.int32],
+        detour: NDArray[np.int32] | None = None,
+        begun: NDArray[np.int32] | None = None,
+    ) -> None:
+        """Tracked states [n, h+1] of roll-ins, whose actions were the plan's but at the detour.
+
+        Of the steps, `begun` were taken before the episode ended; all, if it is not given.
+        """
+        everyone = np.ones(len(path), bool)
         for h in range(path.shape[1] - 1):
-            rows = path if detour is None else path[detour != h]
+            planned = everyone if detour is None else detour != h
+            rows = path[planned & (everyone if begun is None else begun > h)]
             states = rows[:, h]
             self.add(h, states, self._plan.actions[h, states], rows[:, h + 1])
 

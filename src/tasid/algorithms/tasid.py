@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.envs.rollout import Actor, Moment, roll, roll_keeping
+from tasid.envs.rollout import Actor, Moment, roll_keeping
 from tasid.envs.target import Target, episode_keys, seed_key, stream, unfinished
 from tasid.envs.waves import in_waves
 from tasid.mdp import RobustPlan
@@ -100,6 +100,8 @@ class Explored(NamedTuple):
     """What happened at the detours, where there are any."""
     cluster: jax.Array | None = None
     """φ̂(x_0), where every cluster of starts has models of its own."""
+    begun: jax.Array | None = None
+    """How many steps of the roll-in began before the episode ended: h, if it did not end."""
 
 
 class Fitted(NamedTuple):
@@ -291,44 +293,45 @@ def _explore(
 ) -> Explored:
     """Lines 7–9: follow π for h steps, execute a uniformly random label's command, look again."""
     keys, detour = _draw_episodes(key, h, first, detours)
-    if detours:
-        actor: Actor = _Detouring(decoder, keys, detour)
-        keep = partial(_look_aside, target, detour)
-        moment, aside = roll_keeping(
-            target, actor, keys, steps=h, keep=keep, at_first=_nothing_aside
-        )
-    else:
-        moment, aside = roll(target, decoder, keys, steps=h), None
+    actor: Actor = _Detouring(decoder, keys, detour) if detours else decoder
+    keep, at_first = partial(_keep, target, detour), partial(_at_first, aside=detours > 0)
+    moment, (begun, aside) = roll_keeping(
+        target, actor, keys, steps=h, keep=keep, at_first=at_first
+    )
     live = unfinished(target, moment.state, WIDTH)
     states, command = _command(decoder, moment.carry, moment.observations, keys, h)
     x = moment.observations
     _, x_next, _ = target.step(moment.state, command, h, keys)
     path, cluster = moment.carry.path, moment.carry.cluster
-    return Explored(x, x_next, states, command, path, detour, live, aside, cluster)
+    return Explored(x, x_next, states, command, path, detour, live, aside, cluster, begun)
 
 
-def _nothing_aside(first: Moment) -> Aside:
-    x, states = first.observations, first.carry.states
-    return Aside(x, x, states, jnp.zeros(WIDTH, jnp.int32), jnp.zeros(WIDTH, bool))
+def _at_first(first: Moment, *, aside: bool) -> tuple[jax.Array, Aside | None]:
+    none, x, states = jnp.zeros(WIDTH, jnp.int32), first.observations, first.carry.states
+    return none, Aside(x, x, states, none, jnp.zeros(WIDTH, bool)) if aside else None
 
 
-def _look_aside(
+def _keep(
     target: Target,
     detour: jax.Array,
-    aside: Aside,
+    kept: tuple[jax.Array, Aside | None],
     before: Moment,
     actions: jax.Array,
     after: Moment,
     h: jax.Array,
-) -> Aside:
-    """Keep the transition of the detours that are now."""
+) -> tuple[jax.Array, Aside | None]:
+    """Count the steps that begin, and keep the transition of the detours that are now."""
+    begun, aside = kept
     live = unfinished(target, before.state, WIDTH)
+    begun = begun + jnp.asarray(live, jnp.int32)
+    if aside is None:
+        return begun, None
     now = Aside(before.observations, after.observations, after.carry.states, actions, live)
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where((detour == h).reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    return jax.tree.map(choose, now, aside)
+    return begun, jax.tree.map(choose, now, aside)
 
 
 @partial(jax.jit, static_argnums=3)
