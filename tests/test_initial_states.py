@@ -222,9 +222,8 @@ def test_starts_with_the_same_first_step_are_named_and_need_returns():
 
 def test_too_many_starts_are_refused_at_once():
     rooms = np.arange(33)
-    sim = tasid.AbstractSimulator(
-        np.stack([(rooms + 1) % 33, rooms, rooms], axis=1), np.zeros((33, 3)), horizon=4, start=rooms
-    )
+    onwards = np.stack([(rooms + 1) % 33, rooms, rooms], axis=1)
+    sim = tasid.AbstractSimulator(onwards, np.zeros((33, 3)), horizon=4, start=rooms)
     with pytest.raises(ValueError, match=r"starts: .* has 33, and 32 at most .*with_start"):
         tasid.learn(lock(num_actions=3), sim, eta=0.1, episodes="auto")
 
