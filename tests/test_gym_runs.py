@@ -50,6 +50,20 @@ def test_training_is_recorded_and_can_be_evaluated_again(capsys, lake):
     assert run(capsys, "report", lake).out.startswith("report")
 
 
+def test_eta_is_the_maps_own_if_something_slips(capsys):
+    """Two lakes with one start; a third that slips more often than not."""
+    asked = ["check", "gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--horizon", "4"]
+    for options, planned in (
+        (["--set", "success_rate=0.8"], "0.2"),
+        (["--set", "is_slippery=false"], "0.1"),
+        (["--set", "success_rate=0.8", "--eta", "0.3"], "0.3"),
+    ):
+        told = run(capsys, *asked, *options, "--episodes", 40).out
+        assert f"planned for: {planned}\n" in told
+    told = run(capsys, *asked, "--set", "success_rate=0.3", code=2).err
+    assert told.startswith("tasid: --eta: on this map the environment does something else")
+
+
 def test_the_robust_value_is_that_of_the_environments_own_table(lake):
     """Counted by hand: walk P, act by the plan, never look at what a simulator says."""
     policy = tasid.load(lake / "policy")

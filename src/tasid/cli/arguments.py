@@ -18,6 +18,13 @@ Json = Annotated[
 ]
 Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]
 Eta = Annotated[float, typer.Option(help="Perturbation level η the plan guards against.")]
+EtaOrMaps = Annotated[
+    float | None,
+    typer.Option(
+        help="Perturbation level η the plan guards against; the map's own if it has one, or 0.1."
+    ),
+]
+USUAL_ETA = 0.1
 Seed = Annotated[int, typer.Option(help="Seeds everything.")]
 Settings = Annotated[
     list[str] | None,
@@ -91,6 +98,20 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
     if horizon is not None:
         options.setdefault("horizon", horizon)
     return make(source, **options).simulator
+
+
+def eta_for(eta: float | None, sim: AbstractSimulator | None) -> float:
+    """As given; else what the map says of the environment it was made from, if anything slips."""
+    if eta is not None:
+        return eta
+    implied = None if sim is None or sim.origin is None else sim.origin.implied_eta
+    if implied is not None and implied >= 0.5:
+        raise ValueError(
+            f"--eta: on this map the environment does something else with probability {implied:g}, "
+            "and from 0.5 on nobody can tell what happened; make it slip less, or give an --eta "
+            "below 0.5 to try all the same"
+        )
+    return implied or USUAL_ETA
 
 
 def map_for(

@@ -8,13 +8,15 @@ import typer
 
 from tasid.cli.answers import print_json
 from tasid.cli.arguments import (
-    Eta,
+    USUAL_ETA,
+    EtaOrMaps,
     Horizon,
     Json,
     MapSettings,
     Settings,
     Simulator,
     environment_options,
+    eta_for,
     map_for,
 )
 
@@ -26,7 +28,7 @@ def check(
     simulator: Simulator = None,
     map_settings: MapSettings = None,
     horizon: Horizon = None,
-    eta: Eta = 0.1,
+    eta: EtaOrMaps = None,
     episodes: Annotated[int, typer.Option(help="Episodes for each test.")] = 160,
     seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
     env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
@@ -40,11 +42,12 @@ def check(
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon} if ours else {}))
     if ours:
-        options = {"eta": eta, "seed": 0, **options}
+        options = {"eta": USUAL_ETA if eta is None else eta, "seed": 0, **options}
         if env_seed is not None:
             options["seed"] = env_seed
     sim, _ = map_for(env, options, simulator, map_settings, horizon)
-    found = check_target(open_world(env, **options), sim, eta=eta, episodes=episodes, seed=seed)
+    world, eta = open_world(env, **options), eta_for(eta, sim)
+    found = check_target(world, sim, eta=eta, episodes=episodes, seed=seed)
     if as_json:
         print_json(found.as_json())
         return

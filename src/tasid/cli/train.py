@@ -10,8 +10,9 @@ import typer
 
 from tasid.cli.answers import print_json, print_training
 from tasid.cli.arguments import (
+    USUAL_ETA,
     Episodes,
-    Eta,
+    EtaOrMaps,
     Horizon,
     Json,
     MapSettings,
@@ -19,6 +20,7 @@ from tasid.cli.arguments import (
     Settings,
     Simulator,
     environment_options,
+    eta_for,
     map_for,
     run_folder,
 )
@@ -34,7 +36,7 @@ def train(
     simulator: Simulator = None,
     map_settings: MapSettings = None,
     horizon: Horizon = None,
-    eta: Eta = 0.1,
+    eta: EtaOrMaps = None,
     episodes: Annotated[
         str, typer.Option(metavar="N|auto", help="Episodes to learn from, or as evidence asks.")
     ] = "auto",
@@ -79,6 +81,7 @@ def train(
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
     if ours:
+        options.setdefault("eta", USUAL_ETA)
         options.setdefault("seed", seed if env_seed is None else env_seed)
         if starts is not None and options.setdefault("starts", starts) != starts:
             raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
@@ -117,7 +120,7 @@ def train(
     order = Order(
         environment=env,
         options=options,
-        eta=eta,
+        eta=eta_for(eta, sim),
         episodes=_episodes(episodes),
         seed=seed,
         method=method,
