@@ -8,7 +8,7 @@ import pytest
 
 from tasid.learning.choices import Choices
 from tasid.learning.networks import network_from
-from tasid.learning.places import Places, fit_places
+from tasid.learning.places import Places, command_scores, fit_places
 
 
 def looks(rng, places=6, size=24):
@@ -50,7 +50,7 @@ def test_labels_that_are_often_wrong(eta):
     commanded = rng.choice(some, 120)
     happened = slipped(rng, commanded, some, eta)
     seen, choices = moves(rng, means, some, commanded, happened)
-    parameters = fit_places(seen, choices, eta=eta)
+    parameters = fit_places(seen, choices, eta=eta).parameters
     told, scores = decoded(parameters, seen, choices.valid)
     assert (told == happened).all()
     # What it says about the command is honest: about the entropy of the slips, not less.
@@ -69,7 +69,7 @@ def test_places_in_a_row_some_of_them_rare():
     commanded = rng.choice(all_of, 200, p=[0.8, 0.15, 0.05])
     happened = slipped(rng, commanded, all_of, 0.3)
     seen, choices = moves(rng, means, all_of, commanded, happened)
-    told, _ = decoded(fit_places(seen, choices, eta=0.3), seen, choices.valid)
+    told, _ = decoded(fit_places(seen, choices, eta=0.3).parameters, seen, choices.valid)
     assert (told == happened).all()
 
 
@@ -81,10 +81,10 @@ def test_a_new_place_wins_by_exclusion():
     known = moves(rng, means, [0, 1, 2], commanded, slipped(rng, commanded, [0, 1, 2], 0.2))
     new = moves(rng, means, [0, 1, 4], [0, 0, 1, 1, 0], [4, 4, 4, 1, 0])
     seen, choices = joined([known, new])
-    told, _ = decoded(fit_places(seen, choices, eta=0.2), seen, choices.valid)
+    told, _ = decoded(fit_places(seen, choices, eta=0.2).parameters, seen, choices.valid)
     assert told[-5:].tolist() == [4, 4, 4, 1, 0]
     # Even before the first look: what is unlike all known places is the one that was never seen.
-    told, _ = decoded(fit_places(*known, eta=0.2), new[0], new[1].valid)
+    told, _ = decoded(fit_places(*known, eta=0.2).parameters, new[0], new[1].valid)
     assert told.tolist() == [4, 4, 4, 1, 0]
 
 
@@ -95,17 +95,22 @@ def test_slips_that_are_not_alike_are_counted():
     commanded = rng.choice(some, 800)
     slips = (rng.random(800) < 0.4) & np.isin(commanded, [0, 2])
     seen, choices = moves(rng, means, some, commanded, np.where(slips, 1, commanded))
-    scores = decoded(fit_places(seen, choices, eta=0.4), means[:4], choices.valid[:4])[1]
+    found, network = fit_places(seen, choices, eta=0.4), Places(24, 6)
+    scores = command_scores(network, found, means[:4], choices.valid[:4])
     odds = np.exp(scores - scores.diagonal()[:, None])
     np.testing.assert_allclose(odds[1, [0, 2]], 0.4, atol=0.08)
     assert odds[1, 3] < 0.02
     assert odds[0, [1, 2, 3]].max() < 0.02
+    # Who can only be at 0 or 3 is at one of them, whatever it looks like.
+    apart = np.isin(np.arange(6), [0, 3])[None]
+    scores = command_scores(network, found, means[1:2], apart)[0]
+    assert np.exp(scores[[0, 3]]).sum() == pytest.approx(1.0, abs=0.02)
 
 
 def test_nothing_to_see():
     seen = np.zeros((10, 3), np.float32)
     choices = Choices(np.arange(10) % 2, np.ones((10, 2), bool))
-    parameters = fit_places(seen, choices, eta=0.1)
+    parameters = fit_places(seen, choices, eta=0.1).parameters
     assert np.isfinite(parameters).all()
     losses = choices.losses(decoded(parameters, seen, choices.valid)[1])
     np.testing.assert_allclose(losses, np.log(2), atol=1e-3)

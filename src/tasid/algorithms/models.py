@@ -21,7 +21,7 @@ from tasid.learning import MLP, FitConfig, Network, Transitions, fit
 from tasid.learning.choices import Choices, Floats
 from tasid.learning.own import ClassifierLike, Classifiers, NetworkLike, Own, OwnNetwork
 from tasid.learning.pictures import Patches, PictureNetwork
-from tasid.learning.places import Places, fit_places
+from tasid.learning.places import Places, command_scores, fit_places
 from tasid.learning.ridge import Examples, fit_ridge
 
 Mask = NDArray[np.bool_]
@@ -144,10 +144,10 @@ class PlacesModel:
         self, h: int, replay: Replay, choices: Choices, *, trained: Mask, judged: Mask
     ) -> Floats:
         """Anew, on all transitions so far."""
-        seen = replay.pairs[trained, 1]
-        flat = seen.reshape(len(seen), -1)
-        self.parameters = fit_places(flat, choices.only(trained), eta=self._eta)
-        return scores_of(self.network, self.parameters, replay.pairs[judged])
+        seen = replay.pairs[:, 1].reshape(len(replay.pairs), -1)
+        found = fit_places(seen[trained], choices.only(trained), eta=self._eta)
+        self.parameters = found.parameters
+        return command_scores(self.network, found, seen[judged], choices.valid[judged])
 
     def models(self, replay: Replay) -> Floats:
         """The current places, for every step."""

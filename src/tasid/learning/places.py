@@ -3,23 +3,24 @@
 A label says which place was commanded; where the transition led is another one with probability η.
 Expectation maximisation over a mixture of equal, round Gaussians sorts that out, and gives what a
 classifier of labels lacks: a place that was never seen wins by exclusion, because what is seen is
-unlike all the others. One good look at a place is enough if it looks like itself. Which commands
-slip to which places is counted then: it says nothing about where one is, but without it a model
-that only guesses commands better would win.
+unlike all the others. One good look at a place is enough if it looks like itself.
+
+Which commands slip to which places is counted, too. It says nothing about where one is and does not
+help to decode, but evidence asks for the command, and a model that only guesses commands would win.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from tasid.learning.choices import Choices, Floats
 
@@ -37,10 +38,10 @@ _USUAL = 5.0
 
 @dataclass(frozen=True)
 class Places:
-    """Scores ln(p C) for every place, p = softmax(W z' + b) for what is seen of x'.
+    """Scores ln(p + floor) for every place, p = softmax(W z' + b) for what is seen of x'.
 
-    C [L, L] holds the odds of every command against the right one, given where it led. The
-    parameters are W [d, L], b [L] and C, in one vector.
+    The floor is what a label may be worth though the place is surely another one. The parameters
+    are W [d, L], b [L] and the floor's logarithm, in one vector.
     """
 
     observation_size: int
@@ -48,31 +49,40 @@ class Places:
 
     @property
     def num_parameters(self) -> int:
-        """Weights, biases and odds."""
-        return (self.observation_size + 1 + self.num_labels) * self.num_labels
+        """Weights, biases and the floor."""
+        return (self.observation_size + 1) * self.num_labels + 1
 
     def init(self, key: jax.Array) -> jax.Array:
         """All places look alike."""
-        return jnp.zeros(self.num_parameters).at[-(self.num_labels**2) :].set(1.0)
+        return jnp.zeros(self.num_parameters)
 
     def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
         """Scores [B, L]."""
-        weights, bias, odds = self._parts(parameters)
+        weights, bias, floor = self.parts(parameters)
         seen = x_next.reshape(x_next.shape[0], -1).astype(jnp.float32)
-        return jnp.log(jax.nn.softmax(seen @ weights + bias[None], axis=-1) @ odds)
+        return jnp.logaddexp(jax.nn.log_softmax(seen @ weights + bias[None], axis=-1), floor)
 
-    def _parts(self, parameters: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        seen, labels = self.observation_size, self.num_labels
-        table = parameters.reshape(seen + 1 + labels, labels)
-        return table[:seen], table[seen], table[seen + 1 :]
+    def parts(self, parameters: Any) -> tuple[Any, Any, Any]:
+        """W [d, L], b [L] and ln floor, of either library."""
+        size = self.observation_size * self.num_labels
+        weights = parameters[:size].reshape(self.observation_size, self.num_labels)
+        return weights, parameters[size:-1], parameters[-1]
 
     def describe(self) -> dict[str, Any]:
         """The network as JSON."""
         return {"kind": "places", **asdict(self)}
 
 
-def fit_places(seen: Floats, choices: Choices, *, eta: float) -> Floats:
-    """The parameters of `Places`, from what was seen of x' [n, d] and the commanded labels."""
+class Fit(NamedTuple):
+    """Parameters of `Places`, and what guessing the command takes besides."""
+
+    parameters: Floats
+    odds: NDArray[np.float64]
+    """How much likelier than the right command each one leads to a place; [place, command]."""
+
+
+def fit_places(seen: Floats, choices: Choices, *, eta: float) -> Fit:
+    """From what was seen of x' [n, d] and the commanded labels."""
     eta, rows = max(eta, _LEAST_ETA), np.arange(len(seen))
     number = np.maximum(choices.number - 1, 1)[:, None]
     share = np.where(choices.valid, eta / number, 0.0)
@@ -99,18 +109,21 @@ def fit_places(seen: Floats, choices: Choices, *, eta: float) -> Floats:
         return float(choices.losses(np.logaddexp(p, floor)).sum())
 
     floor = float(minimize_scalar(loss, bounds=(-7.0, 0.0), method="bounded").x)
-    odds = _odds(share, choices, usual=math.exp(floor), eta=eta)
-    found: NDArray[Any] = np.concatenate([weights.ravel(), bias, odds.ravel()])
-    return found.astype(np.float32)
+    found: NDArray[Any] = np.concatenate([weights.ravel(), bias, [floor]])
+    return Fit(found.astype(np.float32), _odds(share, choices, usual=math.exp(floor), eta=eta))
+
+
+def command_scores(network: Places, fit: Fit, seen: Floats, valid: NDArray[np.bool_]) -> Floats:
+    """ln of how likely each command was, [n, L]: over the places that it could lead to."""
+    weights, bias, _ = network.parts(fit.parameters)
+    p = softmax(np.where(valid, seen @ weights + bias, -np.inf), axis=1)
+    return np.log(p @ fit.odds).astype(np.float32)
 
 
 def _odds(
     share: NDArray[Any], choices: Choices, *, usual: float, eta: float
 ) -> NDArray[np.float64]:
-    """How much likelier than the right command every other one leads to a place; [place, command].
-
-    Counted, beside a few looks at what is usual.
-    """
+    """Counted, beside a few looks at what is usual."""
     led, could = np.zeros((2, share.shape[1], share.shape[1]))
     np.add.at(led, choices.label, share)
     np.add.at(could, choices.label, choices.valid)
