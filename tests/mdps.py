@@ -166,6 +166,16 @@ class Exact:
 
         return self._at_start(self._sweep(worst)[0])
 
+    def returns(self) -> Iterator[Fraction]:
+        """What every sequence of actions pays, from every start."""
+        horizon, _, actions = self.shape
+        for (state, _), sequence in product(self.starts, product(range(actions), repeat=horizon)):
+            paid = Fraction(0)
+            for h, a in enumerate(sequence):
+                paid += self.pays[h][state][a]
+                state = self.leads[h][state][a]
+            yield paid
+
     def max_min_values(self, eta: Fraction) -> list[list[Fraction]]:
         """V [H+1][S]: in every state the best command against the recipient that hurts it most."""
 

@@ -26,11 +26,13 @@ from mdps import (
 from tasid.mdp import (
     AbstractSimulator,
     PerturbedMDP,
+    best_case_value,
     blind_value,
     certify,
     is_perturbation,
     perturb,
     policy_value,
+    return_range,
     robust_dp,
     worst_case,
     worst_case_value,
@@ -149,6 +151,9 @@ def test_values_on_reachable_states_only_are_the_same_values():
     assert policy_value(corridor, plan) == policy_value(small, policy)
     assert worst_case_value(corridor, plan, eta=0.125) == plan.start_value
     assert worst_case_value(small, policy, eta=0.125) == plan.start_value
+    best = best_case_value(corridor, plan, eta=0.125)
+    assert best_case_value(small, policy, eta=0.125) == best > plan.start_value
+    assert return_range(corridor) == return_range(small)
     inside = policy_value(PerturbedMDP(small, xi[near]), policy)
     assert policy_value(PerturbedMDP(corridor, xi), plan) == pytest.approx(inside, abs=1e-12)
     assert abs(certify(plan).gap) <= 1e-12
@@ -192,13 +197,55 @@ def test_every_member_lies_between_the_worst_and_the_best_case(sim, eta, seed, s
     rng = np.random.default_rng(seed)
     policy = (random_probabilities if stochastic else random_actions)(sim, rng)
     worst = worst_case_value(sim, policy, eta=eta)
-    best = -worst_case_value(rebuilt(sim, reward=-sim.reward), policy, eta=eta)
+    best = best_case_value(sim, policy, eta=eta)
+    assert best == -worst_case_value(rebuilt(sim, reward=-sim.reward), policy, eta=eta)
     for member in (
         perturb(sim, eta=eta, seed=seed),
         perturb(sim, eta=eta, seed=seed, per_step=True),
         sim,
     ):
         assert worst - 1e-12 <= policy_value(member, policy) <= best + 1e-12
+
+
+# ---------------------------------------------------------------- the best case
+
+
+@quick
+@given(worlds(states=2, actions=2, horizon=2), etas, seeds)
+def test_the_best_case_is_the_most_over_all_extreme_perturbations(sim, eta, seed):
+    actions = random_actions(sim, np.random.default_rng(seed))
+    exact = Exact.of(sim)
+    most = max(exact.value(actions.tolist(), n, Fraction(eta)) for n in exact.natures())
+    assert best_case_value(sim, actions, eta=eta) == most
+
+
+@quick
+@given(worlds(), seeds)
+def test_the_best_case_at_both_ends_of_eta(sim, seed):
+    """Nobody interferes, or a friend decides everything."""
+    policy = random_actions(sim, np.random.default_rng(seed))
+    assert best_case_value(sim, policy, eta=0.0) == policy_value(sim, policy)
+    assert best_case_value(sim, policy, eta=1.0) == Exact.of(sim).best_plain()
+
+
+# ---------------------------------------------------------------- the range of returns
+
+
+@quick
+@given(worlds(states=4, actions=3, horizon=4))
+def test_the_range_of_returns_covers_all_action_sequences_tightly(sim):
+    returns = list(Exact.of(sim).returns())
+    assert return_range(sim) == (min(returns), max(returns))
+
+
+def test_the_range_of_returns_counts_unlikely_starts_in_full():
+    sim = AbstractSimulator(
+        [[0], [1]], [[1.0], [-3.0]], horizon=2, start=[0, 1], start_probabilities=[0.999, 0.001]
+    )
+    assert return_range(sim) == (-6.0, 2.0)
+
+
+# ---------------------------------------------------------------- plans
 
 
 @quick

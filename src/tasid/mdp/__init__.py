@@ -2,9 +2,11 @@
 
 from tasid.mdp.evaluation import (
     Certificate,
+    best_case_value,
     blind_value,
     certify,
     policy_value,
+    return_range,
     worst_case,
     worst_case_value,
 )
@@ -20,11 +22,13 @@ __all__ = [
     "RobustPlan",
     "RouteStep",
     "SimulatorError",
+    "best_case_value",
     "blind_value",
     "certify",
     "is_perturbation",
     "perturb",
     "policy_value",
+    "return_range",
     "robust_dp",
     "worst_case",
     "worst_case_value",

@@ -1,7 +1,8 @@
-"""Exact values of abstract policies: nominal, in a given perturbation, in the worst one."""
+"""Exact values of abstract policies: nominal, in a given perturbation, in the worst or best one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,39 @@ def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) 
 def worst_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
     """min_M V^ψ_M over all η-perturbations M of the simulator."""
     return _against_nature(sim, policy_table(sim, policy), checked_eta(eta))[0]
+
+
+def best_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
+    """max_M V^ψ_M over all η-perturbations M of the simulator.
+
+    U_h(s) = (1−η) Q_h(s, ψ_h(s)) + η max_a Q_h(s, a) with Q_h = R°_h + U_{h+1} ∘ T°_h: what a
+    perturbation may move it moves, in every state, to the action that pays most.
+    """
+    table, eta = policy_table(sim, policy), checked_eta(eta)
+
+    def favour(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.max(axis=0)
+        return value
+
+    return backward(sim, favour, frontier=frontier_when_cheaper(sim))[0]
+
+
+def return_range(sim: AbstractSimulator) -> tuple[float, float]:
+    """The smallest and the largest return of any episode: any actions, from any start."""
+    frontier = frontier_when_cheaper(sim)
+    first = np.empty(sim.num_states)
+
+    def extremes(choose: Callable[..., Any]) -> NDArray[np.float64]:
+        def sweep(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+            value: NDArray[np.float64] = choose(q, axis=0)
+            if h == 0:
+                first[rows] = value
+            return value
+
+        backward(sim, sweep, frontier=frontier)
+        return first[sim.starts]
+
+    return float(extremes(np.min).min()), float(extremes(np.max).max())
 
 
 def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> PerturbedMDP:
