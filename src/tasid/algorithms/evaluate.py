@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasid.algorithms.decoder import WIDTH
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import Actor, roll
-from tasid.envs.target import EVALUATION, Target, episode_keys, for_horizon, seed_key
+from tasid.envs.target import EVALUATION, Target, for_horizon, keys_of_phase, seed_key
 from tasid.envs.waves import in_waves
 
 
@@ -68,17 +68,25 @@ def evaluate(
         raise ValueError(f"episodes: {episodes} is below 1")
     target = oracle(env, policy.horizon)
     check_fit(policy, target)
-    key, actor = seed_key(seed), policy.actor
-    parts = []
-    for first in range(0, episodes, WIDTH):
-        if target.traceable:
-            parts.append(_chunk_compiled(target, actor, key, first))
-        else:
-            run = partial(_chunk, actor=actor, key=key, first=first)
-            rows = range(min(WIDTH, episodes - first))
-            parts.append(in_waves(target, run, rows=rows, width=WIDTH))
-    returns = np.concatenate([np.asarray(part, np.float64) for part in parts])[:episodes]
-    return Score(returns)
+    key = jax.random.fold_in(seed_key(seed), EVALUATION)
+    parts = [
+        batch_returns(target, policy.actor, key, range(first, min(first + WIDTH, episodes)))
+        for first in range(0, episodes, WIDTH)
+    ]
+    return Score(np.concatenate(parts))
+
+
+def batch_returns(
+    target: Target, actor: Actor, phase_key: jax.Array, episodes: range
+) -> NDArray[np.float64]:
+    """Returns of episodes that share a batch: their numbers divided by the width are the same."""
+    first = episodes.start - episodes.start % WIDTH
+    rows = range(episodes.start - first, episodes.stop - first)
+    if target.traceable:
+        table = _chunk_compiled(target, actor, phase_key, first)
+        return np.asarray(table, np.float64)[rows.start : rows.stop]
+    run = partial(_chunk, actor=actor, phase_key=phase_key, first=first)
+    return np.asarray(in_waves(target, run, rows=rows, width=WIDTH), np.float64)
 
 
 def oracle(env: BlockMDP | Target, horizon: int) -> Target:
@@ -99,8 +107,8 @@ def check_fit(policy: Scorable, target: Target) -> None:
             )
 
 
-def _chunk(target: Any, actor: Any, key: jax.Array, first: Any) -> jax.Array:
-    keys = episode_keys(key, EVALUATION, first + jnp.arange(WIDTH))
+def _chunk(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> jax.Array:
+    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
     return roll(target, actor, keys, steps=target.horizon).returns
 
 

@@ -18,6 +18,7 @@ EVALUATION = 1 << 30
 DIAGNOSIS = EVALUATION + 1
 MONITORING = EVALUATION + 2
 CALIBRATION = EVALUATION + 3
+CERTIFICATION = EVALUATION + 32
 """Phases of episodes that are not learning; learning step h has phase h."""
 
 
@@ -78,7 +79,11 @@ def unfinished(target: Target, state: State, width: int) -> jax.Array:
 
 def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Array:
     """Keys [W] that make an episode a pure function of (seed, phase, episode index)."""
-    phase_key = jax.random.fold_in(seed_key, phase)
+    return keys_of_phase(jax.random.fold_in(seed_key, phase), episodes)
+
+
+def keys_of_phase(phase_key: jax.Array, episodes: jax.Array) -> jax.Array:
+    """Keys [W] of the episodes of one phase."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, episodes)
 
 
