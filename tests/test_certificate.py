@@ -23,7 +23,7 @@ from probes import Probe, probe
 from tasid.algorithms.betting import Wager, lower_bound
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.ppo_policy import PPOPolicy
-from tasid.envs.target import CERTIFICATION, EVALUATION, episode_keys, seed_key
+from tasid.envs.target import CERTIFICATION, EVALUATION, episode_keys, keys_of_phase, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, best_case_value, robust_dp
 
 # ---------------------------------------------------------------- the bound
@@ -212,7 +212,7 @@ class Few:
         self.observation_shape = inner.observation_shape
 
     def reset(self, keys):
-        self.keys += [tuple(key) for key in np.asarray(jax.random.key_data(keys)).tolist()]
+        self.keys += numbers(keys)
         return self._inner.reset(keys)
 
     def step(self, state, actions, h, keys):
@@ -257,6 +257,10 @@ def test_all_attempts_together_spend_delta():
     assert sum(spent) == pytest.approx(0.05, rel=1e-3)
 
 
+def numbers(keys):
+    return [tuple(key) for key in np.asarray(jax.random.key_data(keys)).tolist()]
+
+
 def test_episodes_that_chose_a_policy_never_certify_it():
     keys = []
     for attempt in (1, 2):
@@ -267,9 +271,11 @@ def test_episodes_that_chose_a_policy_never_certify_it():
     tasid.evaluate(stubborn(1), scored, episodes=300, seed=3)
     keys.append(scored.keys)
     for phase in (*range(4), EVALUATION, CERTIFICATION, CERTIFICATION + 1):
-        data = jax.random.key_data(episode_keys(seed_key(3), phase, jnp.arange(300)))
+        episodes = episode_keys(seed_key(3), phase, jnp.arange(300))
         if phase != EVALUATION:  # evaluated above
-            keys.append([tuple(key) for key in np.asarray(data).tolist()])
+            keys.append(numbers(episodes))
+        if phase != CERTIFICATION:  # nor may an episode be a part of another one's randomness
+            keys.extend(numbers(keys_of_phase(one, jnp.arange(300))) for one in episodes[:3])
     assert min(map(len, keys)) > 30
     assert len({key for some in keys for key in some}) == sum(map(len, keys))
 
@@ -325,24 +331,17 @@ def test_policies_that_do_not_deserve_it_pass_no_more_often_than_promised():
     assert 0 < passes / 200 <= 0.2
 
 
-def test_a_world_in_which_all_episodes_pay_the_same():
-    policy = Stubborn(robust_dp(flat_map(), eta=0.1), Always(jnp.int32(1)))
-    found = tasid.certify_return(policy, probe(lambda coin, action, h: 0.1 + 0.0 * h))
-    assert found.range == pytest.approx((0.2, 0.2))
+@pytest.mark.parametrize(("pay", "eta"), [(0.3, 0.1), (1.3, 0.1), (0.1, 0.2)])
+def test_a_world_in_which_all_episodes_pay_the_same(pay, eta):
+    """There is nothing to show, but the plan's value has been rounded."""
+    sim = AbstractSimulator([[0] * 4], [[pay] * 4], horizon=2, start=0)
+    policy = Stubborn(robust_dp(sim, eta=eta), Always(jnp.int32(1)))
+    assert policy.plan.start_value > 2 * pay
+    found = tasid.certify_return(policy, probe(lambda coin, action, h: pay + 0.0 * h))
+    assert found.range == (2 * pay, 2 * pay)
     assert found.passed
     assert found.paper_guarantee
-    assert found.lower_bound == pytest.approx(0.2)
-
-
-def flat_map():
-    return rebuilt_pay(lambda table: np.full_like(table, 0.1))
-
-
-def rebuilt_pay(change):
-    sim = coin_map()
-    return AbstractSimulator(
-        sim.successor, change(sim.reward), horizon=2, start=[0, 1], start_probabilities=[0.5, 0.5]
-    )
+    assert found.lower_bound == 2 * pay
 
 
 # ---------------------------------------------------------------- void
