@@ -1,0 +1,170 @@
+"""Whole episodes, played by a policy with a little exploration, kept as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.beliefs.actor import LANES, BeliefActor, Carried
+from tasid.beliefs.chain import Chain
+from tasid.beliefs.episodes import Episodes, payment_numbers
+from tasid.beliefs.looks import Looks
+from tasid.envs.rollout import Moment, trace
+from tasid.envs.target import Target, episode_keys, stream, unfinished
+from tasid.envs.waves import in_waves
+
+EXPLORATION = 1 << 28
+"""The stream of experiments, far above those that targets use for their steps."""
+BATCH = 0
+"""The phase of the episodes that the belief method learns from."""
+
+
+class Recorded(NamedTuple):
+    """Episodes as they came, NumPy, episodes first."""
+
+    observations: NDArray[Any]
+    """x_0 … x_H, [N, H+1, …]; repeated after an end."""
+    commands: NDArray[np.int32]
+    """[N, H]."""
+    rewards: NDArray[np.float32]
+    """[N, H]."""
+    ended: NDArray[np.int32]
+    """The number of steps after which the target ended the episode, [N]; H if it did not."""
+    own: NDArray[np.bool_]
+    """Was the command the policy's own choice? [N, H]"""
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """[N]."""
+        return self.rewards.sum(axis=1, dtype=np.float64)
+
+    def __len__(self) -> int:  # type: ignore[override]
+        return len(self.commands)
+
+
+def joined(parts: Sequence[Recorded]) -> Recorded:
+    """All episodes one after the other."""
+    return Recorded(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["inner", "keys", "explore"], meta_fields=[]
+)
+@dataclass(frozen=True)
+class Exploring:
+    """An actor that now and then commands a random action, and knows that it did."""
+
+    inner: BeliefActor
+    keys: jax.Array
+    explore: jax.Array
+
+    def start(self, observations: jax.Array) -> tuple[Carried, jax.Array]:
+        """The inner memory, and whether the last command was the policy's own."""
+        return self.inner.start(observations), jnp.ones(self.keys.shape[0], bool)
+
+    def act(
+        self, carry: tuple[Carried, jax.Array], observations: jax.Array, h: jax.Array
+    ) -> tuple[tuple[Carried, jax.Array], jax.Array]:
+        """The inner action, or an experiment."""
+        inner, own = self.inner.act(carry[0], observations, h)
+        drawn = jax.vmap(partial(jax.random.uniform, shape=(2,)))(
+            stream(self.keys, EXPLORATION + h)
+        )
+        number = self.inner.chain.num_actions
+        random = jnp.minimum((drawn[:, 1] * number).astype(jnp.int32), number - 1)
+        tried = drawn[:, 0] < self.explore
+        actions = jnp.where(tried, random, own)
+        commands = inner.commands.at[: actions.shape[0]].set(actions)
+        return (inner._replace(commands=commands), ~tried), actions
+
+
+def play(
+    target: Target,
+    actor: BeliefActor,
+    key: jax.Array,
+    *,
+    first: int,
+    episodes: int,
+    explore: float,
+) -> Recorded:
+    """Episodes number `first` … of the learning phase."""
+    parts = []
+    for begin in range(0, episodes, LANES):
+        number = min(LANES, episodes - begin)
+        arguments = (actor, key, jnp.int32(first + begin), jnp.float32(explore))
+        if target.traceable:
+            table = jax.tree.map(lambda x, n=number: np.asarray(x)[:n], _play(target, *arguments))
+        else:
+            run = partial(_whole, actor=actor, key=key, first=first + begin, explore=explore)
+            table = in_waves(target, run, rows=range(number), width=LANES)
+        parts.append(_recorded(table, target.horizon))
+    return joined(parts)
+
+
+def _whole(target: Any, actor: BeliefActor, key: jax.Array, first: Any, explore: Any) -> Any:
+    """Tables [W, …] of whole episodes."""
+    keys = episode_keys(key, BATCH, first + jnp.arange(LANES))
+    exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32))
+
+    def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
+        live = unfinished(target, after.state, LANES)
+        reward = after.returns - before.returns
+        return before.observations, actions, reward, live, after.carry[1]
+
+    last, (seen, actions, rewards, live, own) = trace(target, exploring, keys, record=record)
+    seen = jnp.concatenate([seen, last.observations[None]])
+    tables = seen, actions, rewards, live, own
+    return tuple(jnp.swapaxes(table, 0, 1) for table in tables)
+
+
+_play = jax.jit(_whole)
+
+
+def _recorded(table: Any, horizon: int) -> Recorded:
+    seen, actions, rewards, live, own = table
+    ended = np.where(live.all(axis=1), horizon, live.argmin(axis=1) + 1)
+    return Recorded(
+        seen,
+        actions.astype(np.int32),
+        rewards.astype(np.float32),
+        ended.astype(np.int32),
+        own.astype(bool),
+    )
+
+
+def as_episodes(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) -> Episodes:
+    """What the smoother reads, padded to a power of two so that compiled code is shared."""
+    number = len(recorded)
+    rows = max(LANES // 2, 1 << (number - 1).bit_length())
+    features = np.concatenate(
+        [
+            np.asarray(_features(looks, jnp.asarray(recorded.observations[:, h])))[None]
+            for h in range(chain.horizon + 1)
+        ]
+    )
+    paid = payment_numbers(recorded.rewards, np.asarray(chain.payments))
+
+    def padded(table: NDArray[Any], axis: int) -> jax.Array:
+        pads = [(0, 0)] * table.ndim
+        pads[axis] = (0, rows - number)
+        return jnp.asarray(np.pad(table, pads))
+
+    return Episodes(
+        features=padded(features, 1),
+        commands=padded(recorded.commands.T, 1),
+        paid=padded(paid.T, 1),
+        ended=padded(recorded.ended, 0),
+        tells=jnp.bool_(tells),
+        own=padded(recorded.own.T.astype(np.float32), 1),
+        weight=padded(np.ones(number, np.float32), 0),
+    )
+
+
+_features = jax.jit(lambda looks, observations: looks(observations))

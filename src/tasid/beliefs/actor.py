@@ -1,0 +1,107 @@
+"""Acting on a belief: filter what is seen, then do what is best on average.
+
+    a_h = argmax_a Σ_s b_h(s) Q̃_h(s, a),  Q̃ of Algorithm 1.
+
+The robust correction of Algorithm 1 does not depend on the action, so this is QMDP with robust
+values. A belief that is certain of s plays ρ_h(s), ties included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tasid.beliefs.chain import Chain, at
+from tasid.beliefs.filter import BeliefFilter, Filtered
+from tasid.beliefs.looks import Looks
+from tasid.mdp import RobustPlan
+
+LANES = 32
+"""Batches are padded to a multiple of this: the vector unit then treats every episode alike."""
+_TIE = 1e-6
+"""What an action that is as good as the plan's is held to be worse by, of the range of Q̃."""
+
+
+class Carried(NamedTuple):
+    """What the policy remembers of its episodes; rows are padded to whole lanes."""
+
+    belief: jax.Array
+    """[M, N]."""
+    commands: jax.Array
+    """The last commands, [N]."""
+    doubt: jax.Array
+    """A running sum of surprises, never below 0, [N]."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["filter", "looks", "advantage"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class BeliefActor:
+    """π as one pytree."""
+
+    filter: BeliefFilter
+    looks: Looks
+    advantage: jax.Array
+    """Q̃_h(s, a) − max Q̃_h(s, ·) by slot, [H, M, A]."""
+
+    @property
+    def chain(self) -> Chain:
+        """The map."""
+        return self.filter.chain
+
+    def start(self, observations: jax.Array) -> Carried:
+        """Before the first observation is looked at."""
+        rows = -(-observations.shape[0] // LANES) * LANES
+        belief = jnp.broadcast_to(self.chain.start[:, None], (self.chain.num_slots, rows))
+        return Carried(belief, jnp.zeros(rows, jnp.int32), jnp.zeros(rows))
+
+    def act(
+        self, carry: Carried, observations: jax.Array, h: jax.Array
+    ) -> tuple[Carried, jax.Array]:
+        """Look at the observations [W, …] of step h, then choose actions [W]."""
+        rows, padded = observations.shape[0], carry.commands.shape[0]
+        pad = [(0, padded - rows)] + [(0, 0)] * (observations.ndim - 1)
+        features = self.looks.exact(jnp.pad(observations, pad))
+        seen: Filtered = jax.lax.cond(
+            h == 0,
+            lambda: self.filter.first(features),
+            lambda: self.filter.step(
+                carry.belief, carry.commands, features, jnp.maximum(h - 1, 0)
+            ),
+        )
+        doubt = jnp.clip(carry.doubt + seen.surprise, 0.0, 50.0)
+        commands = self.choose(seen.belief, h)
+        return Carried(seen.belief, commands, doubt), commands[:rows]
+
+    def choose(self, belief: jax.Array, h: jax.Array) -> jax.Array:
+        """What is best for beliefs [M, N], [N]."""
+        worth = (belief[:, None, :] * self.advantage[h][:, :, None]).sum(axis=0)
+        return worth.argmax(axis=0).astype(jnp.int32)
+
+
+def advantages(plan: RobustPlan, chain: Chain) -> jax.Array:
+    """How much less than the plan's action each one is worth, by slot, [H, M, A]; never above 0."""
+    sim, eta = plan.simulator, plan.eta
+    table = np.zeros((sim.horizon, chain.num_slots, sim.num_actions), np.float32)
+    value = np.zeros(sim.num_states)
+    rows = np.arange(chain.num_slots)
+    for h in reversed(range(sim.horizon)):
+        worth = sim.reward_at(h) + value[sim.successor_at(h)]
+        most, least = worth.max(axis=1), worth.min(axis=1)
+        value = (1 - eta) * most + eta * least
+        here = np.maximum(np.asarray(at(chain.states, h)), 0)
+        table[h] = np.minimum(worth - most[:, None], 0)[here]
+        tie = _TIE * max(float((most - least).max()), 1e-9)
+        best = table[h][rows, plan.actions[h, here]] = 0.0
+        worse = np.minimum(table[h], -tie)
+        worse[rows, plan.actions[h, here]] = best
+        table[h] = worse
+    return jnp.asarray(table)

@@ -1,0 +1,45 @@
+"""Whole episodes as the smoother reads them: steps first, episodes second."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Episodes(NamedTuple):
+    """N episodes of H steps; rows with weight 0 are padding."""
+
+    features: jax.Array
+    """Of the observations x_0 … x_H, [H+1, N, D]."""
+    commands: jax.Array
+    """a_0 … a_{H−1}, int32 [H, N]."""
+    paid: jax.Array
+    """The number of each reward among the map's payments, int32 [H, N]; −1 if it is none."""
+    ended: jax.Array
+    """The step after which nothing more happened, int32 [N]; H if the episode did not end."""
+    tells: jax.Array
+    """Would the target have told an end? bool []."""
+    own: jax.Array
+    """Was the command the policy's own choice, and not an experiment? [H, N]"""
+    weight: jax.Array
+    """[N]."""
+
+    @property
+    def live(self) -> jax.Array:
+        """Which observations are of the episode, not repeated after its end, [H+1, N]."""
+        steps = jnp.arange(self.features.shape[0])[:, None]
+        return (steps <= self.ended) * self.weight
+
+
+def payment_numbers(rewards: NDArray[np.floating], payments: NDArray[np.floating]) -> np.ndarray:
+    """The place of each reward among the sorted payments; −1 where none is as large."""
+    if not payments.size:
+        return np.full(rewards.shape, -1, np.int32)
+    nearest = np.abs(rewards[..., None] - payments).argmin(axis=-1)
+    scale = max(1e-6, 1e-3 * float(np.ptp(payments)))
+    matches = np.abs(rewards - payments[nearest]) <= scale
+    return np.where(matches, nearest, -1).astype(np.int32)

@@ -1,0 +1,78 @@
+"""The filter: a belief, a command and an observation make the next belief.
+
+Everything here is element by element over the episodes of a batch, products included, so that what
+an episode's belief is does not depend, in any bit, on how many others are computed beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from tasid.beliefs.chain import Chain, after, at
+from tasid.beliefs.classes import Classes
+from tasid.beliefs.smoother import likelihoods, normalised, spread
+
+LEAP = 1e-5
+"""The probability that a step leads anywhere at all: what being carried away is worth."""
+
+
+class Filtered(NamedTuple):
+    """What the filter knows of its episodes."""
+
+    belief: jax.Array
+    """[M, N]."""
+    surprise: jax.Array
+    """ln p(x | one is anywhere) − ln p(x | the belief before), [N]."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["chain", "classes", "emission", "eta", "leap"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class BeliefFilter:
+    """Chain, classes and emission, ready to track."""
+
+    chain: Chain
+    classes: Classes
+    emission: Any
+    eta: jax.Array
+    leap: jax.Array
+
+    def first(self, features: jax.Array) -> Filtered:
+        """The belief after the first observation, features [N, D]."""
+        scores = self.emission.exact_scores(features, self.classes.first)
+        prior = jnp.broadcast_to(self.chain.start[:, None], scores.shape)
+        there = (at(self.chain.states, 0) >= 0)[:, None]
+        return self._weighed(prior, scores, scores, there)
+
+    def step(
+        self, belief: jax.Array, commands: jax.Array, features: jax.Array, h: jax.Array
+    ) -> Filtered:
+        """From the belief [M, N] at step h, its commands [N] and what is seen then, [N, D]."""
+        chain, classes = self.chain, self.classes
+        scores = self.emission.exact_scores(features, after(classes.members, h))
+        edges = belief[:, None, :] * chain.prior(h, commands, self.eta)
+        if classes.kind != "place":
+            look, most = likelihoods(scores, jnp.bool_(True))
+            mass, total = normalised(spread(chain, edges * look[at(classes.of_edge, h)], h))
+            usual = jnp.log(look.sum(axis=0) / look.shape[0])
+            return Filtered(mass, usual - jnp.log(total))
+        there = (after(chain.states, h) >= 0)[:, None]
+        anywhere = there / there.sum()
+        prior = (1 - self.leap) * spread(chain, edges, h)
+        return self._weighed(prior + self.leap * anywhere, scores, scores, there)
+
+    def _weighed(
+        self, prior: jax.Array, scores: jax.Array, any_scores: jax.Array, there: jax.Array
+    ) -> Filtered:
+        look, _ = likelihoods(scores, there)
+        mass, total = normalised(prior * look)
+        usual = (look * there).sum(axis=0) / there.sum()
+        return Filtered(mass, jnp.log(usual) - jnp.log(total))

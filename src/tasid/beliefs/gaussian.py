@@ -1,0 +1,203 @@
+"""What classes look like: probabilistic linear discriminant analysis.
+
+A class has a mean μ_c ~ N(m, B), and what is seen of it scatters with a covariance W that all
+classes share. W and B are diagonalised together and the directions in which classes differ most are
+kept. A class seen n times predicts with variance 1 + 1/(1/b + n) around its posterior mean, in units
+of W: one never seen is scored by the broad prior, not by a wrong mean.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+Floats = NDArray[np.float64]
+RIDGE = 1e-3
+"""W is at least this part of the mean variance in every direction."""
+_TRUSTED = 3.0
+"""Sightings after which a class counts fully for B."""
+_LEAST_SPREAD = 1e-3
+_ROUNDS = 3
+
+
+class Gaussians(NamedTuple):
+    """A fitted emission over C classes in d directions."""
+
+    centre: jax.Array
+    """m, [D]."""
+    directions: jax.Array
+    """Columns that whiten W and diagonalise B, [D, d]."""
+    linear: jax.Array
+    """Coefficients of y, [C, d]: mean / variance."""
+    square: jax.Array
+    """Coefficients of y², [C, d]: −1 / (2 variance)."""
+    constant: jax.Array
+    """[C]."""
+    spread: jax.Array
+    """b, the variance of the means along the kept directions in units of W, [d]."""
+    log_volume: jax.Array
+    """ln |det| of the whitening: makes densities of different fits comparable, []."""
+    whitening: jax.Array
+    """[D, D], all of W^(−½)."""
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return int(self.linear.shape[0])
+
+    def scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
+        """ln p(x | c) up to what all classes share, [L, N], for features [N, D], classes [L]."""
+        y = ((features - self.centre) @ self.directions).T
+        return (
+            self.square[members] @ (y * y)
+            + self.linear[members] @ y
+            + self.constant[members][:, None]
+        )
+
+    def exact_scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
+        """The same in one order of summation, whatever the number of rows: same bits."""
+        y = summed_in_order((features - self.centre).T, self.directions)
+        square, linear = self.square[members], self.linear[members]
+        total = jnp.broadcast_to(self.constant[members][:, None], (members.size, y.shape[1]))
+        for j in range(y.shape[0]):
+            total = total + (square[:, j, None] * y[j] + linear[:, j, None]) * y[j]
+        return total
+
+    def widened(self, more: int) -> Gaussians:
+        """The same for features with so many more columns, which it does not look at."""
+        blank = jnp.zeros((more, self.directions.shape[1]))
+        return self._replace(
+            centre=jnp.concatenate([self.centre, jnp.zeros(more)]),
+            directions=jnp.concatenate([self.directions, blank]),
+        )
+
+    def shared(self, features: jax.Array) -> jax.Array:
+        """What `scores` left out of ln p(x | c), [N]."""
+        centred = features - self.centre
+        whole, kept = centred @ self.whitening, centred @ self.directions
+        rest = (whole * whole).sum(axis=-1) - (kept * kept).sum(axis=-1)
+        return self.log_volume - 0.5 * rest - 0.5 * features.shape[-1] * jnp.log(2 * jnp.pi)
+
+
+def summed_in_order(rows: jax.Array, weights: jax.Array) -> jax.Array:
+    """Σ_p weights[p, j] · rows[p, n] as [J, N], added up in the order of p.
+
+    A matrix product would be faster and sum up in an order that depends on the shape.
+    """
+
+    def add(p: jax.Array, total: jax.Array) -> jax.Array:
+        return total + weights[p][:, None] * rows[p][None, :]
+
+    return jax.lax.fori_loop(0, rows.shape[0], add, jnp.zeros((weights.shape[1], rows.shape[1])))
+
+
+class Moments(NamedTuple):
+    """What a fit needs to know of the data."""
+
+    counts: Floats
+    """How often each class was seen, [C]."""
+    sums: Floats
+    """Sums of the features of each class, [C, D]."""
+    total: float
+    """How many observations there were."""
+    total_sum: Floats
+    """[D]."""
+    total_square: Floats
+    """Sum of x xᵀ, [D, D]."""
+
+
+def fit_gaussians(moments: Moments, *, dimensions: int, ridge: float = RIDGE) -> Gaussians:
+    """The emission that explains the moments."""
+    counts, total = moments.counts, max(moments.total, 1.0)
+    centre = moments.total_sum / total
+    scatter = moments.total_square - total * np.outer(centre, centre)
+    sums = moments.sums - counts[:, None] * centre
+    within, spread = _first_guess(counts, sums, scatter, total, ridge)
+    for _ in range(_ROUNDS):
+        within, spread = _improved(counts, sums, scatter, total, within, spread, ridge)
+    size = centre.size
+    kept = min(dimensions, size)
+    values, vectors = eigh(spread, within, subset_by_index=[size - kept, size - 1])
+    values = np.maximum(values, _LEAST_SPREAD)
+    precision = 1 / values + counts[:, None]
+    mean, variance = (sums @ vectors) / precision, 1 + 1 / precision
+    eigenvalues, basis = np.linalg.eigh(within)
+    as_array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    return Gaussians(
+        centre=as_array(centre),
+        directions=as_array(vectors),
+        linear=as_array(mean / variance),
+        square=as_array(-0.5 / variance),
+        constant=as_array(-0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)),
+        spread=as_array(values),
+        log_volume=as_array(-0.5 * np.log(eigenvalues).sum()),
+        whitening=as_array(basis / np.sqrt(eigenvalues)),
+    )
+
+
+def _first_guess(
+    counts: Floats, sums: Floats, scatter: Floats, total: float, ridge: float
+) -> tuple[Floats, Floats]:
+    """W and B by the method of moments."""
+    means = sums / np.maximum(counts, 1e-6)[:, None]
+    free = max(total - np.minimum(counts, 1).sum(), 0.1 * total)
+    within = _psd(scatter - (means * counts[:, None]).T @ means) / free
+    trust = np.minimum(counts, _TRUSTED)
+    spread = (means * (trust / max(trust.sum(), 1e-9))[:, None]).T @ means
+    return within + _floor(scatter, total, ridge), spread
+
+
+def _improved(
+    counts: Floats,
+    sums: Floats,
+    scatter: Floats,
+    total: float,
+    within: Floats,
+    spread: Floats,
+    ridge: float,
+) -> tuple[Floats, Floats]:
+    """One round of expectation maximisation over the classes' means."""
+    values, vectors = eigh(spread, within)
+    variance = 1 / (1 / np.maximum(values, 1e-6) + counts[:, None])
+    along = sums @ vectors
+    mean = along * variance
+    cross = mean.T @ along
+    inside = vectors.T @ scatter @ vectors - cross - cross.T + (mean * counts[:, None]).T @ mean
+    inside = (inside + np.diag((variance * counts[:, None]).sum(axis=0))) / total
+    trust = np.minimum(counts, _TRUSTED)
+    trust = trust / max(trust.sum(), 1e-9)
+    between = (mean * trust[:, None]).T @ mean + np.diag(trust @ variance)
+    back = within @ vectors
+    within = back @ inside @ back.T
+    spread = back @ between @ back.T
+    return (within + within.T) / 2 + _floor(scatter, total, ridge), (spread + spread.T) / 2
+
+
+def _floor(scatter: Floats, total: float, ridge: float) -> Floats:
+    return (ridge * np.trace(scatter) / (total * len(scatter)) + 1e-8) * np.eye(len(scatter))
+
+
+def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:
+    """An emission that knows nothing: all classes look alike."""
+    d = min(dimensions, size)
+    return Gaussians(
+        centre=jnp.zeros(size),
+        directions=jnp.zeros((size, d)),
+        linear=jnp.zeros((num_classes, d)),
+        square=jnp.zeros((num_classes, d)),
+        constant=jnp.zeros(num_classes),
+        spread=jnp.zeros(d),
+        log_volume=jnp.zeros(()),
+        whitening=jnp.zeros((size, size)),
+    )
+
+
+def _psd(matrix: Floats) -> Floats:
+    """The nearest symmetric matrix without negative eigenvalues."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 0)) @ vectors.T

@@ -1,0 +1,84 @@
+"""From raw observations to feature vectors: numbers as they are, pictures by principal components."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.beliefs.gaussian import summed_in_order
+
+MOST_FEATURES = 96
+"""Principal components kept of a picture."""
+LARGEST_VECTOR = 256
+"""Longer vectors are reduced to so many principal components."""
+_GRID = 14
+"""Pictures are averaged over squares down to about this many a side: pixels are noisy."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["centre", "components"],
+    meta_fields=["shape", "pool"],
+)
+@dataclass(frozen=True)
+class Looks:
+    """An affine map of observations, after averaging squares of pixels."""
+
+    centre: jax.Array
+    """[P]."""
+    components: jax.Array
+    """[P, D]."""
+    shape: tuple[int, ...]
+    pool: int
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        """Features [N, D] of observations [N, …]."""
+        return (flattened(observations, self.pool) - self.centre) @ self.components
+
+    def exact(self, observations: jax.Array) -> jax.Array:
+        """The same, the same bits for any number of rows."""
+        rows = (flattened(observations, self.pool) - self.centre).T
+        return summed_in_order(rows, self.components).T
+
+
+def flattened(observations: jax.Array, pool: int) -> jax.Array:
+    """Vectors [N, P] of numbers, or of averaged pixels between 0 and 1."""
+    rows = observations.shape[0]
+    x = observations.astype(jnp.float32)
+    if pool > 0:
+        _, height, width, channels = x.shape
+        high, wide = height // pool, width // pool
+        x = x[:, : high * pool, : wide * pool].reshape(rows, high, pool, wide, pool, channels)
+        x = x.mean(axis=(2, 4)) / 255
+    return x.reshape(rows, -1)
+
+
+def is_picture(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 3 and min(shape[:2]) >= 20
+
+
+def fit_looks(observations: NDArray[np.generic]) -> Looks:
+    """The features for observations like these, [n, …]."""
+    shape = observations.shape[1:]
+    pool = max(1, min(shape[:2]) // _GRID) if is_picture(shape) else 0
+    flat = np.asarray(flattened(jnp.asarray(observations), pool), np.float64)
+    centre, size = flat.mean(axis=0), flat.shape[1]
+    most = MOST_FEATURES if pool else LARGEST_VECTOR
+    if size <= most:
+        scale = flat.std()
+        components = np.eye(size) / (scale if scale > 0 else 1.0)
+    else:
+        kept = min(most, len(flat) - 1)
+        _, values, basis = np.linalg.svd(flat - centre, full_matrices=False)
+        scale = math.sqrt(max((values[:kept] ** 2).mean() / len(flat), 1e-12))
+        components = np.zeros((size, most))
+        components[:, :kept] = basis[:kept].T / scale
+    return Looks(
+        jnp.asarray(centre, jnp.float32), jnp.asarray(components, jnp.float32), shape, pool
+    )

@@ -1,0 +1,276 @@
+"""Forward–backward over whole episodes: where was one, given all that was seen?
+
+    α_{h+1}(s') ∝ Σ_{(s,k) → s'} α_h(s) p(k | s, a_h) ℓ(x_{h+1} | class of (s,k)) e_h(s,k)
+    β_h(s)      ∝ Σ_k p(k | s, a_h) ℓ(x_{h+1} | class) e_h(s,k) β_{h+1}(s'(s,k))
+
+e_h is what rewards and ends say. It is floored: a target may pay averages, so what it pays must
+never be able to rule a state out. With probability `leap` a step leads anywhere at all, which no
+map has: what goes that way tells where the map is wrong, or that somebody carried the robot away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from tasid.beliefs.chain import Chain, after, at
+from tasid.beliefs.classes import Classes
+from tasid.beliefs.episodes import Episodes
+
+UNLIKELY = 0.05
+"""How likely a reward or an end is where the map has none, beside where it has one."""
+_LEAST = 1e-9
+"""Added to likelihoods beside the largest, so that float32 never divides nothing by nothing."""
+_TINY = 1e-30
+
+
+class Emission(Protocol):
+    """What classes look like; a pytree."""
+
+    def scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
+        """ln p(x | c) up to what all classes share, [L, N], for features [N, D], classes [L]."""
+
+
+class Weights(NamedTuple):
+    """How the parts of the evidence are weighed, [] each."""
+
+    eta: jax.Array | float
+    temper: jax.Array | float = 1.0
+    """Log-likelihoods of observations are multiplied by this."""
+    upto: jax.Array | int = 1 << 30
+    """Only the first so many observations are looked at."""
+    told: jax.Array | float = 1.0
+    """1 to listen to rewards and ends, 0 not to."""
+    leap: jax.Array | float = 0.0
+
+    def arrays(self) -> Weights:
+        """The same as arrays, so that compiled code serves all values."""
+        numbers = (self.eta, self.temper, self.told, self.leap)
+        eta, temper, told, leap = (jnp.asarray(x, jnp.float32) for x in numbers)
+        return Weights(eta, temper, jnp.asarray(self.upto, jnp.int32), told, leap)
+
+
+class Step(NamedTuple):
+    """One step of all episodes, smoothed."""
+
+    h: jax.Array
+    edges: jax.Array
+    """p(slot, outcome | everything), [M, K, N]; with `leaps` it sums up to 1."""
+    leaps: jax.Array
+    """p(slot, then anywhere | everything), [M, N]."""
+    used: jax.Array
+    """Was the observation after the step looked at? [N]"""
+
+
+Gather = Callable[[Any, Step], Any]
+
+
+def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
+    """Does an edge of step h agree with the reward, and with the end or none, after it? [M, K, N]"""
+    paid = episodes.paid[h]
+    pays = (at(chain.pays, h)[:, :, None] >> jnp.maximum(paid, 0)) & 1
+    final = after(chain.final, h)[at(chain.successor, h)]
+    over = (episodes.ended <= h + 1)[None, None, :]
+    return ((pays == 1) | (paid < 0)) & ((final[:, :, None] == over) | ~episodes.tells)
+
+
+def likelihoods(scores: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """exp(scores − largest), floored, [L, N], and the largest [N]; flat where not used."""
+    scores = jnp.where(used, scores, 0.0)
+    most = scores.max(axis=0)
+    return jnp.exp(scores - most) + _LEAST, most
+
+
+def spread(chain: Chain, edges: jax.Array, h: jax.Array) -> jax.Array:
+    """Mass on edges [M, K, N] summed up where they lead, [M, N]."""
+    flat = edges.reshape(-1, edges.shape[-1])
+    return jax.ops.segment_sum(flat, at(chain.successor, h).reshape(-1), chain.num_slots)
+
+
+def normalised(mass: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mass [M, N] that sums up to 1, and what it summed up to [N]."""
+    total = mass.sum(axis=0) + _TINY
+    return mass / total, total
+
+
+class Smoothed(NamedTuple):
+    """What one sweep over all episodes gives."""
+
+    start: jax.Array
+    """p(first slot | everything), [M, N]."""
+    evidence: jax.Array
+    """ln p(observations, rewards, ends | commands), up to what all classes share, [N]."""
+    gathered: Any
+
+
+def sweep(
+    chain: Chain,
+    classes: Classes,
+    emission: Emission,
+    episodes: Episodes,
+    weights: Weights,
+    *,
+    gather: Gather,
+    first: Any,
+) -> Smoothed:
+    """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
+    steps = jnp.arange(chain.horizon)
+    looked = jnp.arange(chain.horizon + 1) < weights.upto
+    used = (episodes.live > 0) & looked[:, None]
+    anywhere = after_any(chain)
+
+    def seen(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        scores = emission.scores(episodes.features[h + 1], after(classes.members, h))
+        return likelihoods(scores * weights.temper, used[h + 1])
+
+    def passing(h: jax.Array, look: jax.Array) -> jax.Array:
+        agrees = jnp.where(agreeing(chain, episodes, h), 1.0, UNLIKELY**weights.told)
+        prior = (1 - weights.leap) * chain.prior(h, episodes.commands[h], weights.eta)
+        return prior * agrees * look[at(classes.of_edge, h)]
+
+    def landing(h: jax.Array, look: jax.Array) -> jax.Array:
+        """Leaps by where they land, [M, N]: classes must be places for that."""
+        if classes.kind != "place":
+            return jnp.zeros((chain.num_slots, look.shape[1]))
+        return weights.leap * after(anywhere, h)[:, None] * look
+
+    def forward(alpha: jax.Array, h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        look, most = seen(h)
+        mass = spread(chain, alpha[:, None, :] * passing(h, look), h) + landing(h, look)
+        mass, total = normalised(mass)
+        return mass, (alpha, jnp.log(total) + most)
+
+    scores = emission.scores(episodes.features[0], classes.first)
+    look, most = likelihoods(scores * weights.temper, used[0])
+    alpha, total = normalised(chain.start[:, None] * look)
+    _, (alphas, logs) = jax.lax.scan(forward, alpha, steps)
+    evidence = jnp.log(total) + most + logs.sum(axis=0)
+
+    def backward(carry: tuple[jax.Array, Any], inputs: Any) -> tuple[tuple[jax.Array, Any], None]:
+        beta, gathered = carry
+        h, alpha = inputs
+        look, _ = seen(h)
+        edges = passing(h, look) * beta[at(chain.successor, h)]
+        landed = (landing(h, look) * beta).sum(axis=0)
+        joint, leaps = alpha[:, None, :] * edges, alpha * landed
+        total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
+        gathered = gather(gathered, Step(h, joint / total, leaps / total, used[h + 1]))
+        return (normalised(edges.sum(axis=1) + landed)[0], gathered), None
+
+    carry = (jnp.ones_like(alpha), first)
+    (beta, gathered), _ = jax.lax.scan(backward, carry, (steps, alphas), reverse=True)
+    return Smoothed(normalised(alpha * beta)[0], evidence, gathered)
+
+
+def after_any(chain: Chain) -> jax.Array:
+    """The belief of one who may be anywhere, shaped as `chain.states`."""
+    there = chain.states >= 0
+    return there / there.sum(axis=1, keepdims=True)
+
+
+class Expected(NamedTuple):
+    """What the smoother found, summed over steps; over episodes, too, where it says so."""
+
+    counts: jax.Array
+    """How often each class was seen, over all episodes, [C]."""
+    sums: jax.Array
+    """Sums of the features of each class, over all episodes, [C, D]."""
+    evidence: jax.Array
+    """ln p(observations, rewards, ends | commands) of each episode, up to `shared`, [N]."""
+    foreseen: jax.Array
+    """Σ_h ln p(this reward, and this end or none, at step h | everything), floored, [N]."""
+    regret: jax.Array
+    """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] of the policy's own commands, [N]."""
+
+
+@jax.jit
+def expect(
+    chain: Chain,
+    classes: Classes,
+    emission: Emission,
+    episodes: Episodes,
+    weights: Weights,
+    advantage: jax.Array,
+) -> Expected:
+    """The expectation step: who looked how often, and how, and what that says of the policy."""
+    size = episodes.features.shape[-1]
+    nothing = jnp.zeros(episodes.weight.shape[0])
+
+    def gather(so_far: tuple[jax.Array, ...], step: Step) -> tuple[jax.Array, ...]:
+        counts, sums, foreseen, regret = so_far
+        h, weight = step.h, step.used * episodes.weight
+        right = (step.edges * agreeing(chain, episodes, h)).sum(axis=(0, 1))
+        foreseen = foreseen + jnp.log(jnp.maximum(right, UNLIKELY))
+        lost = (step.edges.sum(axis=1) + step.leaps) * -advantage[h][:, episodes.commands[h]]
+        regret = regret + lost.sum(axis=0) * episodes.own[h]
+        members = after(classes.members, h)
+        flat = (step.edges * weight).reshape(-1, weight.size)
+        told = jax.ops.segment_sum(flat, at(classes.of_edge, h).reshape(-1), members.size)
+        counts = counts.at[members].add(told.sum(axis=1))
+        sums = sums.at[members].add(told @ episodes.features[h + 1])
+        return counts, sums, foreseen, regret
+
+    nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, size))
+    smoothed = sweep(
+        chain,
+        classes,
+        emission,
+        episodes,
+        weights,
+        gather=gather,
+        first=(*nobody, nothing, nothing),
+    )
+    counts, sums, foreseen, regret = smoothed.gathered
+    start = smoothed.start * episodes.weight * (0 < jnp.asarray(weights.upto))
+    counts = counts.at[classes.first].add(start.sum(axis=1))
+    sums = sums.at[classes.first].add(start @ episodes.features[0])
+    return Expected(counts, sums, smoothed.evidence, foreseen, regret)
+
+
+class Tally(NamedTuple):
+    """How often commands had which outcome, [T, M, A, K], and how often none on the map."""
+
+    outcomes: jax.Array
+    leaps: jax.Array
+    """[T, M, A]."""
+
+
+@jax.jit
+def tally(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> Tally:
+    """What the commands came to, by slot."""
+
+    def gather(so_far: Tally, step: Step) -> Tally:
+        t = step.h if chain.successor.shape[0] > 1 else 0
+        weight = step.used * episodes.weight
+        given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
+        edges = jnp.einsum("mkn,na->mak", step.edges, given)
+        leaps = step.leaps @ given
+        return Tally(so_far.outcomes.at[t].add(edges), so_far.leaps.at[t].add(leaps))
+
+    steps, slots, number = chain.successor.shape
+    shape = (steps, slots, chain.num_actions)
+    first = Tally(jnp.zeros((*shape, number)), jnp.zeros(shape))
+    return sweep(chain, classes, emission, episodes, weights, gather=gather, first=first).gathered
+
+
+@jax.jit
+def posterior(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> tuple[jax.Array, jax.Array]:
+    """p(slot at step h | everything), [H+1, M, N], and the evidence, [N]."""
+
+    def gather(so_far: jax.Array, step: Step) -> jax.Array:
+        here = step.edges.sum(axis=1) + step.leaps
+        last = step.h == chain.horizon - 1
+        landed = spread(chain, step.edges, step.h)
+        end = jnp.where(last, landed, so_far[-1])
+        return so_far.at[step.h].set(here).at[-1].set(end)
+
+    first = jnp.zeros((chain.horizon + 1, chain.num_slots, episodes.weight.shape[0]))
+    smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
+    return smoothed.gathered, smoothed.evidence
