@@ -45,7 +45,9 @@ class Recorded(NamedTuple):
         """[N]."""
         return self.rewards.sum(axis=1, dtype=np.float64)
 
-    def __len__(self) -> int:  # type: ignore[override]
+    @property
+    def number(self) -> int:
+        """N."""
         return len(self.commands)
 
 
@@ -54,9 +56,7 @@ def joined(parts: Sequence[Recorded]) -> Recorded:
     return Recorded(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["inner", "keys", "explore"], meta_fields=[]
-)
+@partial(jax.tree_util.register_dataclass, data_fields=["inner", "keys", "explore"], meta_fields=[])
 @dataclass(frozen=True)
 class Exploring:
     """An actor that now and then commands a random action, and knows that it did."""
@@ -93,24 +93,29 @@ def play(
     first: int,
     episodes: int,
     explore: float,
+    phase: int = BATCH,
 ) -> Recorded:
-    """Episodes number `first` … of the learning phase."""
+    """Episodes number `first` … of a phase."""
     parts = []
     for begin in range(0, episodes, LANES):
         number = min(LANES, episodes - begin)
-        arguments = (actor, key, jnp.int32(first + begin), jnp.float32(explore))
+        arguments = (actor, key, phase, jnp.int32(first + begin), jnp.float32(explore))
         if target.traceable:
             table = jax.tree.map(lambda x, n=number: np.asarray(x)[:n], _play(target, *arguments))
         else:
-            run = partial(_whole, actor=actor, key=key, first=first + begin, explore=explore)
+            run = partial(
+                _whole, actor=actor, key=key, phase=phase, first=first + begin, explore=explore
+            )
             table = in_waves(target, run, rows=range(number), width=LANES)
         parts.append(_recorded(table, target.horizon))
     return joined(parts)
 
 
-def _whole(target: Any, actor: BeliefActor, key: jax.Array, first: Any, explore: Any) -> Any:
+def _whole(
+    target: Any, actor: BeliefActor, key: jax.Array, phase: Any, first: Any, explore: Any
+) -> Any:
     """Tables [W, …] of whole episodes."""
-    keys = episode_keys(key, BATCH, first + jnp.arange(LANES))
+    keys = episode_keys(key, phase, first + jnp.arange(LANES))
     exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32))
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
@@ -141,7 +146,7 @@ def _recorded(table: Any, horizon: int) -> Recorded:
 
 def as_episodes(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) -> Episodes:
     """What the smoother reads, padded to a power of two so that compiled code is shared."""
-    number = len(recorded)
+    number = recorded.number
     rows = max(LANES // 2, 1 << (number - 1).bit_length())
     features = np.concatenate(
         [

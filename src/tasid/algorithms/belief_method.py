@@ -1,11 +1,11 @@
 """Whole episodes, whole beliefs: learning what states look like by which policies act well.
 
 The map is the transition model of a hidden Markov model, the commands are known, and the only
-unknown is what states look like. Every batch of whole episodes is played by the policies so far, and
-after it emissions are fitted anew from several beginnings. Which of them is right, new episodes
+unknown is what states look like. Every batch of whole episodes is played by the policies so far,
+and after it emissions are fitted anew from several beginnings. Which of them is right, new episodes
 tell: those that none of the fits has seen. A right one *foresees* from observations alone when the
-target pays and when it ends an episode, and its policy earns; the likelihood of observations decides
-only where these do not, because wrong labellings often have the higher one.
+target pays and when it ends an episode, and its policy earns; the likelihood of observations
+decides only where these do not, because wrong labellings often have the higher one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -175,7 +176,7 @@ class BeliefLearner:
     @property
     def episodes(self) -> int:
         """How many episodes were played."""
-        return sum(len(part) for part in self._parts)
+        return sum(part.number for part in self._parts)
 
     @property
     def recorded(self) -> Recorded:
@@ -194,7 +195,9 @@ class BeliefLearner:
         played = time.perf_counter()
         fresh = joined(new)
         with threadpool_limits(1, "blas"):
-            fits = self._judge(fresh, [(f, part) for (f, _, _), part in zip(shares, new)])
+            fits = self._judge(
+                fresh, [(f, part) for (f, _, _), part in zip(shares, new, strict=True)]
+            )
             best = self._best(fits)
             self._parts.append(fresh)
             regret = self._regret(best, fresh) if best.judged else math.nan
@@ -248,7 +251,7 @@ class BeliefLearner:
         firsts = np.concatenate([[0], np.cumsum(shares)]).tolist()
         return [
             (fit, first, share)
-            for fit, first, share in zip(playing, firsts, shares)
+            for fit, first, share in zip(playing, firsts[:-1], shares, strict=True)
             if share > 0
         ]
 
@@ -279,15 +282,15 @@ class BeliefLearner:
             episodes = self._episodes(one.looks, fresh)
             found = self.setting.expect(one.classes, one.emission, episodes, told=0.0)
             shared = jax.vmap(one.emission.shared)(episodes.features) * (episodes.live > 0)
-            gain = np.asarray(found.evidence + shared.sum(axis=0))[: len(fresh)] - null
+            gain = np.asarray(found.evidence + shared.sum(axis=0))[: fresh.number] - null
             gain = gain / self.setting.chain.horizon
             mine = own.get(id(one), np.zeros(0))
             mean = (mine.sum() + _SHRINK * common) / (mine.size + _SHRINK)
             judgement = Judgement(
-                foresight=float(np.asarray(found.foreseen)[: len(fresh)].mean()),
+                foresight=float(np.asarray(found.foreseen)[: fresh.number].mean()),
                 returns=float(mean),
                 evidence=float(gain.mean()),
-                evidence_error=float(gain.std() / math.sqrt(len(fresh))),
+                evidence_error=float(gain.std() / math.sqrt(fresh.number)),
                 played=int(mine.size),
             )
             judged.append(replace(one, judged=judgement))
@@ -297,7 +300,7 @@ class BeliefLearner:
         """ln p of the new episodes by one Gaussian for all places."""
         looks = self._fits[0].looks
         known = self._episodes(looks)
-        return np.asarray(null_scores(self._episodes(looks, fresh), known))[: len(fresh)]
+        return np.asarray(null_scores(self._episodes(looks, fresh), known))[: fresh.number]
 
     def _best(self, fits: Sequence[Fit]) -> Fit:
         def rank(one: Fit) -> tuple[float, float]:
@@ -309,13 +312,13 @@ class BeliefLearner:
 
     def _regret(self, best: Fit, fresh: Recorded) -> float:
         found = self.setting.expect(best.classes, best.emission, self._episodes(best.looks, fresh))
-        return float(np.asarray(found.regret)[: len(fresh)].mean())
+        return float(np.asarray(found.regret)[: fresh.number].mean())
 
     def _refit(self, best: Fit) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
         recorded = self.recorded
         looks = best.looks
-        if best.judged is None or (looks.pool and len(recorded) <= _MEASURED):
+        if best.judged is None or (looks.pool and recorded.number <= _MEASURED):
             looks = self._measured(recorded)
         episodes = self._episodes(looks)
         jobs = list(self._jobs(best, looks, episodes))
@@ -337,7 +340,7 @@ class BeliefLearner:
             yield warm
         for classes in self._classes:
             for beginning in ("forward", "anneal"):
-                yield lambda b=beginning, c=classes: job(b, c)
+                yield partial(job, beginning, classes)
 
     def _carried_over(self, best: Fit, looks: Looks, episodes: Episodes) -> Expected:
         """Who looked how, by the best fit, counted in the features of another measurement."""

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.algorithms.belief_monitor import believed, found_at_work
+from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
 from tasid.algorithms.evaluate import check_fit, oracle
 from tasid.algorithms.policy import Policy
@@ -44,9 +46,13 @@ def watch(
 
 
 def estimate_eta(
-    policy: Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
+    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
 ) -> EtaEstimate:
     """How often outcomes are not the intended ones, with the test against the planned η."""
+    if isinstance(policy, BeliefPolicy):
+        target = oracle(env, policy.horizon)
+        check_fit(policy, target)
+        return found_at_work(policy, target, episodes=episodes, seed=seed).eta
     return watch(policy, env, episodes=episodes, seed=seed).eta()
 
 
@@ -55,8 +61,11 @@ class Calibration:
     """Stated confidence against what came true, on explored transitions never trained on."""
 
     confidence: NDArray[np.float64]
-    correct: NDArray[np.bool_]
-    """Was the decoded outcome the commanded one? Slips count: the model predicts the command."""
+    correct: NDArray[np.bool_] | NDArray[np.float64]
+    """Was the decoded outcome the commanded one? Slips count: the model predicts the command.
+
+    Of a belief: the probability of the likeliest state in the light of the whole episode.
+    """
 
     @property
     def bins(self) -> list[tuple[float, float, int]]:
@@ -75,11 +84,16 @@ class Calibration:
 
 
 def calibrate(
-    policy: Policy, env: BlockMDP | Target, *, episodes: int = 2_048, seed: int = 0
+    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, episodes: int = 2_048, seed: int = 0
 ) -> Calibration:
-    """Explore one step in fresh episodes, spread evenly over the steps, and compare."""
+    """Explore one step in fresh episodes, spread evenly over the steps, and compare.
+
+    Beliefs are compared with what whole fresh episodes of the policy say in the end.
+    """
     target = oracle(env, policy.horizon)
     check_fit(policy, target)
+    if isinstance(policy, BeliefPolicy):
+        return Calibration(*believed(policy, target, episodes=min(episodes, 512), seed=seed))
     steps = policy.simulator.horizon - 1
     if steps == 0:
         return Calibration(np.zeros(0), np.zeros(0, bool))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasid.algorithms import policy, ppo_policy
+from tasid.algorithms import belief_policy, policy, ppo_policy
+from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.algorithms.policy import Policy
 from tasid.algorithms.ppo_policy import PPOPolicy
-from tasid.learning.own import Own
 from tasid.storage import read_artifact
 
 
-def load(path: str | Path, *, model: Own | None = None) -> Policy | PPOPolicy:
-    """Read a saved policy; every byte is verified, nothing is executed.
-
-    One that was learned with a network of your own needs the function that makes it as `model`.
-    """
-    if read_artifact(path).kind == ppo_policy.KIND:
+def load(path: str | Path) -> BeliefPolicy | Policy | PPOPolicy:
+    """Read a saved policy; every byte is verified, nothing is executed."""
+    kind = read_artifact(path).kind
+    if kind == belief_policy.KIND:
+        return belief_policy.load_belief_policy(path)
+    if kind == ppo_policy.KIND:
         return ppo_policy.load_ppo_policy(path)
-    return policy.load(path, model=model)
+    return policy.load(path)

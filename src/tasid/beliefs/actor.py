@@ -73,9 +73,7 @@ class BeliefActor:
         seen: Filtered = jax.lax.cond(
             h == 0,
             lambda: self.filter.first(features),
-            lambda: self.filter.step(
-                carry.belief, carry.commands, features, jnp.maximum(h - 1, 0)
-            ),
+            lambda: self.filter.step(carry.belief, carry.commands, features, jnp.maximum(h - 1, 0)),
         )
         doubt = jnp.clip(carry.doubt + seen.surprise, 0.0, 50.0)
         commands = self.choose(seen.belief, h)

@@ -5,16 +5,17 @@ unknown, and the prior spreads it over all actions alike:
 
     p(k | s, a) = (1 − η) · [k is a's outcome] + η · (share of all actions that lead to k).
 
-Only states that can be reached are kept. Where each step reaches few of them (a lock, a tree), every
-step has tables of its own over its own *slots*; elsewhere one table over all reachable states serves
-all steps. Arrays have states first and episodes last: one row of a table is then one contiguous
-vector over episodes, which is what makes sparse sums fast.
+Only states that can be reached are kept. Where each step reaches few of them (a lock, a tree),
+every step has tables of its own over its own *slots*; elsewhere one table over all reachable states
+serves all steps. Arrays have states first and episodes last: one row of a table is then one
+contiguous vector over episodes, which is what makes sparse sums fast.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +146,7 @@ def _over(sim: AbstractSimulator, reached: list[NDArray[np.intp]]) -> Chain:
     )
 
 
-def _step(table: NDArray[np.generic], h: int) -> NDArray[np.generic]:
+def _step(table: NDArray[Any], h: int) -> NDArray[Any]:
     return table[h] if table.ndim == 3 else table
 
 

@@ -1,9 +1,9 @@
 """Classes: which observations are expected to look alike.
 
 An arrival belongs to a class. By *place*, it is the state one arrives in: what is seen depends on
-where one is. By *rank* or by *action*, it is the outcome that led there, numbered by its successor's
-order or by its lowest action: on maps where no place is met twice, only that can be learned. The
-first observation has no arrival; its class is its start state's.
+where one is. By *rank* or by *action*, it is the outcome that led there, numbered by its
+successor's order or by its lowest action: on maps where no place is met twice, only that can be
+learned. The first observation has no arrival; its class is its start state's.
 """
 
 from __future__ import annotations

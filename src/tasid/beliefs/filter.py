@@ -60,7 +60,7 @@ class BeliefFilter:
         scores = self.emission.exact_scores(features, after(classes.members, h))
         edges = belief[:, None, :] * chain.prior(h, commands, self.eta)
         if classes.kind != "place":
-            look, most = likelihoods(scores, jnp.bool_(True))
+            look, _ = likelihoods(scores, jnp.bool_(True))
             mass, total = normalised(spread(chain, edges * look[at(classes.of_edge, h)], h))
             usual = jnp.log(look.sum(axis=0) / look.shape[0])
             return Filtered(mass, usual - jnp.log(total))

@@ -1,14 +1,15 @@
 """Learning what classes look like: expectation maximisation over whole episodes.
 
 From a bad beginning it ends in a wrong labelling, shifted or lagged, so there are several:
-*forward* looks at the first few steps, then one more at a time, as Algorithm 2 walks; *anneal* looks
-at everything, dimly at first; *warm* goes on from an emission that has proved itself.
+*forward* looks at the first few steps, then one more at a time, as Algorithm 2 walks; *anneal*
+looks at everything, dimly at first; *warm* goes on from an emission that has proved itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ class Setting:
     eta: float
     dimensions: int
 
-    def weights(self, **given: float | int) -> Weights:
+    def weights(self, **given: Any) -> Weights:
         """Of a smoother that expects this setting's slips."""
         return Weights(**{"eta": max(self.eta, _LEAST_ETA), **given}).arrays()
 

@@ -2,13 +2,13 @@
 
 A class has a mean μ_c ~ N(m, B), and what is seen of it scatters with a covariance W that all
 classes share. W and B are diagonalised together and the directions in which classes differ most are
-kept. A class seen n times predicts with variance 1 + 1/(1/b + n) around its posterior mean, in units
-of W: one never seen is scored by the broad prior, not by a wrong mean.
+kept. A class seen n times predicts with variance 1 + 1/(1/b + n) around its posterior mean, in
+units of W: one never seen is scored by the broad prior, not by a wrong mean.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -127,16 +127,15 @@ def fit_gaussians(moments: Moments, *, dimensions: int, ridge: float = RIDGE) ->
     precision = 1 / values + counts[:, None]
     mean, variance = (sums @ vectors) / precision, 1 + 1 / precision
     eigenvalues, basis = np.linalg.eigh(within)
-    as_array = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
     return Gaussians(
-        centre=as_array(centre),
-        directions=as_array(vectors),
-        linear=as_array(mean / variance),
-        square=as_array(-0.5 / variance),
-        constant=as_array(-0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)),
-        spread=as_array(values),
-        log_volume=as_array(-0.5 * np.log(eigenvalues).sum()),
-        whitening=as_array(basis / np.sqrt(eigenvalues)),
+        centre=_single(centre),
+        directions=_single(vectors),
+        linear=_single(mean / variance),
+        square=_single(-0.5 / variance),
+        constant=_single(-0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)),
+        spread=_single(values),
+        log_volume=_single(-0.5 * np.log(eigenvalues).sum()),
+        whitening=_single(basis / np.sqrt(eigenvalues)),
     )
 
 
@@ -180,6 +179,10 @@ def _improved(
 
 def _floor(scatter: Floats, total: float, ridge: float) -> Floats:
     return (ridge * np.trace(scatter) / (total * len(scatter)) + 1e-8) * np.eye(len(scatter))
+
+
+def _single(x: Any) -> jax.Array:
+    return jnp.asarray(x, jnp.float32)
 
 
 def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:

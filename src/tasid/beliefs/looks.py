@@ -1,4 +1,4 @@
-"""From raw observations to feature vectors: numbers as they are, pictures by principal components."""
+"""From raw observations to features: numbers as they are, pictures by principal components."""
 
 from __future__ import annotations
 

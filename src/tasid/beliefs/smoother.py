@@ -69,7 +69,7 @@ Gather = Callable[[Any, Step], Any]
 
 
 def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
-    """Does an edge of step h agree with the reward, and with the end or none, after it? [M, K, N]"""
+    """Does an edge agree with the reward, and with the end or none, after step h? [M, K, N]"""
     paid = episodes.paid[h]
     pays = (at(chain.pays, h)[:, :, None] >> jnp.maximum(paid, 0)) & 1
     final = after(chain.final, h)[at(chain.successor, h)]
@@ -106,18 +106,23 @@ class Smoothed(NamedTuple):
     gathered: Any
 
 
-def sweep(
-    chain: Chain,
-    classes: Classes,
-    emission: Emission,
-    episodes: Episodes,
-    weights: Weights,
-    *,
-    gather: Gather,
-    first: Any,
-) -> Smoothed:
-    """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
-    steps = jnp.arange(chain.horizon)
+class Forward(NamedTuple):
+    """The forward pass, and what the backward pass needs of it."""
+
+    beliefs: jax.Array
+    """α_0 … α_H, [H+1, M, N]."""
+    evidence: jax.Array
+    """[N]."""
+    used: jax.Array
+    """Which observations were looked at, [H+1, N]."""
+    reach: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+    """What the edges of step h pass on, [M, K, N], and leaps by where they land, [M, N]."""
+
+
+def forward_pass(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> Forward:
+    """Filter all episodes."""
     looked = jnp.arange(chain.horizon + 1) < weights.upto
     used = (episodes.live > 0) & looked[:, None]
     anywhere = after_any(chain)
@@ -132,43 +137,70 @@ def sweep(
         return prior * agrees * look[at(classes.of_edge, h)]
 
     def landing(h: jax.Array, look: jax.Array) -> jax.Array:
-        """Leaps by where they land, [M, N]: classes must be places for that."""
-        if classes.kind != "place":
+        if classes.kind != "place":  # where a leap lands must have a look of its own
             return jnp.zeros((chain.num_slots, look.shape[1]))
         return weights.leap * after(anywhere, h)[:, None] * look
+
+    def reach(h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        look, _ = seen(h)
+        return passing(h, look), landing(h, look)
 
     def forward(alpha: jax.Array, h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         look, most = seen(h)
         mass = spread(chain, alpha[:, None, :] * passing(h, look), h) + landing(h, look)
         mass, total = normalised(mass)
-        return mass, (alpha, jnp.log(total) + most)
+        return mass, (mass, jnp.log(total) + most)
 
     scores = emission.scores(episodes.features[0], classes.first)
     look, most = likelihoods(scores * weights.temper, used[0])
-    alpha, total = normalised(chain.start[:, None] * look)
-    _, (alphas, logs) = jax.lax.scan(forward, alpha, steps)
+    first, total = normalised(chain.start[:, None] * look)
+    _, (later, logs) = jax.lax.scan(forward, first, jnp.arange(chain.horizon))
     evidence = jnp.log(total) + most + logs.sum(axis=0)
+    return Forward(jnp.concatenate([first[None], later]), evidence, used, reach)
+
+
+def sweep(
+    chain: Chain,
+    classes: Classes,
+    emission: Emission,
+    episodes: Episodes,
+    weights: Weights,
+    *,
+    gather: Gather,
+    first: Any,
+) -> Smoothed:
+    """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
+    forth = forward_pass(chain, classes, emission, episodes, weights)
 
     def backward(carry: tuple[jax.Array, Any], inputs: Any) -> tuple[tuple[jax.Array, Any], None]:
         beta, gathered = carry
         h, alpha = inputs
-        look, _ = seen(h)
-        edges = passing(h, look) * beta[at(chain.successor, h)]
-        landed = (landing(h, look) * beta).sum(axis=0)
+        passing, landing = forth.reach(h)
+        edges = passing * beta[at(chain.successor, h)]
+        landed = (landing * beta).sum(axis=0)
         joint, leaps = alpha[:, None, :] * edges, alpha * landed
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
-        gathered = gather(gathered, Step(h, joint / total, leaps / total, used[h + 1]))
+        gathered = gather(gathered, Step(h, joint / total, leaps / total, forth.used[h + 1]))
         return (normalised(edges.sum(axis=1) + landed)[0], gathered), None
 
-    carry = (jnp.ones_like(alpha), first)
-    (beta, gathered), _ = jax.lax.scan(backward, carry, (steps, alphas), reverse=True)
-    return Smoothed(normalised(alpha * beta)[0], evidence, gathered)
+    carry = (jnp.ones_like(forth.beliefs[0]), first)
+    steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
+    (beta, gathered), _ = jax.lax.scan(backward, carry, steps, reverse=True)
+    return Smoothed(normalised(forth.beliefs[0] * beta)[0], forth.evidence, gathered)
 
 
 def after_any(chain: Chain) -> jax.Array:
     """The belief of one who may be anywhere, shaped as `chain.states`."""
     there = chain.states >= 0
     return there / there.sum(axis=1, keepdims=True)
+
+
+@jax.jit
+def filtered(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> jax.Array:
+    """p(slot at step h | observations up to step h), [H+1, M, N]."""
+    return forward_pass(chain, classes, emission, episodes, weights).beliefs
 
 
 class Expected(NamedTuple):
@@ -224,7 +256,7 @@ def expect(
         first=(*nobody, nothing, nothing),
     )
     counts, sums, foreseen, regret = smoothed.gathered
-    start = smoothed.start * episodes.weight * (0 < jnp.asarray(weights.upto))
+    start = smoothed.start * episodes.weight * (jnp.asarray(weights.upto) > 0)
     counts = counts.at[classes.first].add(start.sum(axis=1))
     sums = sums.at[classes.first].add(start @ episodes.features[0])
     return Expected(counts, sums, smoothed.evidence, foreseen, regret)

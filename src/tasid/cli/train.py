@@ -25,8 +25,6 @@ from tasid.cli.arguments import (
     run_folder,
 )
 
-_NUMBERINGS = ("place", "action", "rank")
-
 
 def train(
     context: typer.Context,
@@ -40,23 +38,14 @@ def train(
     episodes: Annotated[
         str, typer.Option(metavar="N|auto", help="Episodes to learn from, or as evidence asks.")
     ] = "auto",
-    method: Annotated[str, typer.Option(help="How to learn: outcome or paper.")] = "outcome",
-    epsilon: Annotated[
-        float | None, typer.Option(help="With auto: share of unclear transitions allowed.")
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="With auto: chance of overlooking such a share.")
-    ] = None,
-    labels: Annotated[
+    method: Annotated[str, typer.Option(help="How to learn: belief or paper.")] = "belief",
+    classes: Annotated[
         str | None,
-        typer.Option(help="Number outcomes by place, action or rank, if not by evidence."),
+        typer.Option(help="What looks alike: place, rank or action, if not by evidence."),
     ] = None,
     starts: Annotated[
         int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
     ] = None,
-    starts_by: Annotated[
-        str, typer.Option(help="Tell starts apart by evidence, or by return alone.")
-    ] = "evidence",
     algorithm: Annotated[
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
@@ -128,10 +117,7 @@ def train(
         simulator=sim,
         source=source,
         starts=starts,
-        starts_by=starts_by,
-        labels=labels and _numbering(labels),
-        epsilon=epsilon,
-        delta=delta,
+        classes=classes,
     )
     folder = out or run_folder(env, f"seed{seed}")
     with Progress(quiet=not sys.stderr.isatty()) as progress:
@@ -140,13 +126,6 @@ def train(
         print_json(result)
     else:
         print_training(result)
-
-
-def _numbering(text: str) -> str:
-    word = text.removeprefix("by ")
-    if word not in _NUMBERINGS:
-        raise ValueError(f"--labels: {text!r} is none of {', '.join(_NUMBERINGS)}")
-    return f"outcomes by {word}"
 
 
 def _episodes(text: str) -> int | Literal["auto"]:

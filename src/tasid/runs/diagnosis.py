@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import Policy
+from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.decoder import WIDTH, Decoder
 from tasid.envs import BlockMDP, Latent
 from tasid.envs.rollout import Moment, trace
 from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.runs.belief_diagnosis import beliefs_right
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +27,22 @@ class Diagnosis:
     """Accuracies under the policy's own visits."""
 
     decoder_accuracy: NDArray[np.float64]
-    """Per step [H−1]: α_h leads from the true s_h to the true s_{h+1} on the map."""
+    """Per step [H−1]: α_h leads from the true s_h to the true s_{h+1} on the map.
+
+    A belief decodes states: there it is how often the likeliest state after the step is the true
+    one.
+    """
     tracking_accuracy: NDArray[np.float64]
     """Per step [H]: ŝ_h = s_h."""
 
 
-def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0) -> Diagnosis:
+def diagnose(
+    policy: BeliefPolicy | Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0
+) -> Diagnosis:
     """Run the policy and compare what it decoded with what was."""
+    if isinstance(policy, BeliefPolicy):
+        right = beliefs_right(policy, env, episodes=episodes, seed=seed)[0].mean(axis=1)
+        return Diagnosis(right[1:], right)
     key = seed_key(seed)
     successor = jnp.asarray(policy.simulator.successor)
     parts = [
@@ -43,8 +53,10 @@ def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int 
     return Diagnosis(decoded[:-1, :episodes].mean(axis=1), tracked[:, :episodes].mean(axis=1))
 
 
-def start_purity(policy: Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
+def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
     """How often a first observation's cluster is mostly of its start; None with one start."""
+    if isinstance(policy, BeliefPolicy):
+        return None
     clusterer = policy.decoder.clusterer
     if clusterer is None:
         return None

@@ -2,62 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
 
-from tasid.algorithms import Policy
-from tasid.algorithms.budget import EvidenceQuota, FixedQuota, Quota
+from tasid.algorithms import BeliefPolicy, Policy
+from tasid.algorithms.belief_findings import findings
+from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts
-from tasid.algorithms.initial_states import Placed, StartsFound
-from tasid.algorithms.outcome_method import OutcomeLearner
+from tasid.algorithms.initial_states import StartsFound
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
-from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
+from tasid.algorithms.tasid import Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import seed_key
-from tasid.learning.own import Own
-from tasid.learning.pictures import is_picture
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
-from tasid.mdp.visitation import choice_mass
-from tasid.runs.starts import check_starts, outcome_starts, paper_starts, start_warnings
+from tasid.runs.events import Callback
+from tasid.runs.starts import check_starts, paper_starts, start_warnings
+from tasid.runs.warnings import belief_warnings
 
-METHODS = ("outcome", "paper")
-Episodes = int | Literal["auto"] | EvidenceQuota | StartCounts
-PICTURES = 1_000
-"""Episodes a step that "auto" takes for pictures: what a network has seen of a few of them is too
-little to judge it by."""
+METHODS = ("belief", "paper")
+Episodes = int | Literal["auto"] | StartCounts
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """How learning went, and what it noticed."""
 
-    steps: tuple[StepEnded, ...]
     model: str
-    """What predicts outcomes: model class, numbering of the labels, centring."""
+    """What tells states or actions apart."""
+    steps: tuple[StepEnded, ...] = ()
+    """The steps of the paper's method."""
+    batches: tuple[BatchEnded, ...] = ()
+    """The batches of the belief method."""
+    stopped: str | None = None
+    """Why no more episodes were played."""
     evidence: Mapping[str, float] = field(default_factory=dict)
-    """Nats lost on held-out transitions by every way of modelling that stayed in the race."""
+    """What new episodes said in favour of each fit, larger is better."""
     eta: EtaEstimate | None = None
     """How often the outcome was not the intended one; the paper's method does not keep count."""
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
     starts: StartsFound | None = None
-    """How start states were told apart, where there are several."""
+    """How the paper's method told start states apart, where there are several."""
 
 
 @dataclass(frozen=True)
 class LearningResult:
     """A learned policy and what it cost."""
 
-    policy: Policy
+    policy: BeliefPolicy | Policy
     episodes: int
     """All episodes spent on learning."""
     diagnostics: Diagnostics
@@ -72,13 +72,11 @@ def learn(
     simulator: AbstractSimulator | None = None,
     *,
     eta: float,
-    episodes: Episodes,
+    episodes: Episodes = "auto",
     seed: int = 0,
-    method: str = "outcome",
-    labels: str | None = None,
-    model: Own | None = None,
+    method: str = "belief",
+    classes: str | None = None,
     starts: int | None = None,
-    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
@@ -88,13 +86,11 @@ def learn(
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
-    episodes: Episodes,
+    episodes: Episodes = "auto",
     seeds: Sequence[int],
-    method: str = "outcome",
-    labels: str | None = None,
-    model: Own | None = None,
+    method: str = "belief",
+    classes: str | None = None,
     starts: int | None = None,
-    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
@@ -103,41 +99,38 @@ def learn(
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
-    episodes: Episodes,
+    episodes: Episodes = "auto",
     seed: int = 0,
     seeds: Sequence[int] | None = None,
-    method: str = "outcome",
-    labels: str | None = None,
-    model: Own | None = None,
+    method: str = "belief",
+    classes: str | None = None,
     starts: int | None = None,
-    starts_by: str = "evidence",
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
     """Learn a robust policy in a target with the help of its map.
 
-    `simulator` may be left out for environments of ours, which bring theirs. With `seeds`, the
-    seeds train together under `vmap` (and `target` may be one environment per seed): one result
-    per seed comes back. They draw the episodes a lone run would draw, but float32 rounds otherwise
-    under `vmap`, so that parameters differ and early stopping may choose another epoch. With
-    `run_dir`, the policy is saved in its `policy` folder.
+    `simulator` may be left out for environments of ours, which bring theirs. With `seeds` (and
+    perhaps one target per seed) one result per seed comes back; by the paper's method they train
+    together under `vmap`, which changes float32 rounding. With `run_dir`, the policy is saved in
+    its `policy` folder.
 
-    With `episodes="auto"` evidence decides their number; for pictures, and by the paper's method,
-    it is 1000 a step. With method "outcome" it may be an `EvidenceQuota` with an ε and a δ of your
-    own, and `labels` fixes how outcomes are numbered, which evidence decides otherwise. `model`, a
-    function of the observations' shape and the number of labels, brings a network or a classifier
-    of your own (`tasid.learning.own`).
+    Method "belief" learns what states look like from whole episodes and acts on beliefs
+    (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
+    as long as it helps, and the paper's takes 1000 a step. `classes` fixes what is expected to look
+    alike, "place", "rank" or "action", which evidence decides otherwise.
 
-    If the map has several start states, which one an episode begins in is learned, too
-    (docs/several-starts.md); `starts` checks their number. `starts_by="return"` tells them apart
-    by the returns of policies alone, as one must where two starts have the same first step.
+    If the map has several start states, the first belief is spread over them; `starts` checks their
+    number.
     """
-    if method == "paper" and labels is not None:
-        raise ValueError(f"labels: {labels!r} with method 'paper', whose labels are actions")
-    if method == "paper" and model is not None:
-        raise ValueError("model: with method 'paper', which has networks of its own")
+    if method == "outcome":
+        raise ValueError(
+            "method: 'outcome' is gone; 'belief', the default, needs far fewer episodes"
+        )
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    if method == "paper" and classes is not None:
+        raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
     group = [seed] if seeds is None else list(seeds)
@@ -151,23 +144,81 @@ def learn(
     targets = [oracle(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
-        check_starts(sim, starts, starts_by)
+        check_starts(sim, starts)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
     if method == "paper":
         learned = _run_paper(targets, plans, group, episodes, callbacks)
+        results = [
+            _paper_result(*one, world, target)
+            for one, world, target in zip(learned, worlds, targets, strict=True)
+        ]
     else:
-        way = partial(OutcomeLearner, labels=labels, model=model)
-        learned = _run_outcome(targets, plans, group, episodes, way, starts_by, callbacks)
-    results = [
-        _result(*one, world, target, method)
-        for one, world, target in zip(learned, worlds, targets, strict=True)
-    ]
+        results = [
+            _learn_beliefs(world, target, plan, number, episodes, classes, callbacks)
+            for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
+        ]
     if run_dir is not None:
         for result, number in zip(results, group, strict=True):
             folder = Path(run_dir) if seeds is None else Path(run_dir) / f"seed-{number}"
             result.policy.save(folder / "policy")
     return results[0] if seeds is None else results
+
+
+def _learn_beliefs(
+    world: World,
+    target: Target,
+    plan: RobustPlan,
+    seed: int,
+    episodes: Episodes,
+    classes: str | None,
+    callbacks: Sequence[Callback],
+) -> LearningResult:
+    if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
+        raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
+    if isinstance(episodes, int) and episodes < 1:
+        raise ValueError(f"episodes: {episodes} is below 1")
+    learnt = belief(
+        target,
+        plan,
+        episodes=None if episodes == "auto" else episodes,
+        seed=seed,
+        kinds=None if classes is None else [classes],
+        callbacks=callbacks,
+    )
+    policy = BeliefPolicy(
+        plan,
+        learnt.best.classes.kind,
+        learnt.best.looks,
+        learnt.best.emission,
+        float(learnt.setting.weights().eta),
+        target.observation_shape,
+        _dtype_of(target),
+        _environment_of(world, target),
+    )
+    return LearningResult(policy, learnt.recorded.number, _belief_diagnostics(learnt, plan))
+
+
+def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
+    best, setting = learnt.best, learnt.setting
+    found = findings(
+        setting.chain,
+        best.classes,
+        best.emission,
+        learnt.episodes,
+        plan.simulator,
+        eta=plan.eta,
+        expected_eta=float(setting.weights().eta),
+    )
+    return Diagnostics(
+        model=best.name,
+        batches=learnt.batches,
+        stopped=learnt.stopped,
+        evidence={one.name: one.judged.foresight for one in learnt.fits if one.judged},
+        eta=found.eta,
+        map_errors=found.map_errors,
+        warnings=tuple(belief_warnings(learnt, found)),
+    )
 
 
 Runs = list[tuple[Learned, Diagnostics]]
@@ -187,7 +238,7 @@ def _run_paper(
             one, found = paper_starts(
                 target, plan, seed=seed, episodes=episodes, callbacks=callbacks
             )
-            notes = Diagnostics(one.steps, f"{_paper_model(one)} and cluster")
+            notes = Diagnostics(f"{_paper_model(one)} and cluster", one.steps)
             runs.append((one, _with_starts(notes, plan, found)))
         return runs
     if episodes == "auto":
@@ -198,7 +249,7 @@ def _run_paper(
         )
     learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
-    return [(one, Diagnostics(one.steps, _paper_model(one))) for one in learned]
+    return [(one, Diagnostics(_paper_model(one), one.steps)) for one in learned]
 
 
 def _paper_model(learned: Learned) -> str:
@@ -206,103 +257,9 @@ def _paper_model(learned: Learned) -> str:
     return f"{kind}, actions, a model per step"
 
 
-def _run_outcome(
-    targets: Sequence[Target],
-    plans: Sequence[RobustPlan],
-    seeds: Sequence[int],
-    episodes: Episodes,
-    way: Callable[..., OutcomeLearner],
-    starts_by: str,
-    callbacks: Sequence[Callback],
-) -> Runs:
-    """One seed after the other: each chooses its own way of modelling."""
-    runs: Runs = []
-    for target, plan, seed in zip(targets, plans, seeds, strict=True):
-        once = partial(_run_once, target, plan, way, callbacks)
-        if plan.simulator.starts.size == 1:
-            runs.append(once(seed, episodes))
-            continue
-        learned, notes, found = outcome_starts(
-            target, plan, seed=seed, episodes=episodes, by=starts_by, once=once
-        )
-        runs.append((learned, _with_starts(notes, plan, found)))
-    return runs
-
-
-def _run_once(
-    target: Target,
-    plan: RobustPlan,
-    way: Callable[..., OutcomeLearner],
-    callbacks: Sequence[Callback],
-    seed: int,
-    episodes: Episodes,
-    found: StartsFound | None = None,
-) -> tuple[Learned, Diagnostics]:
-    """Algorithm 2 by the outcome method, from the starts that were found."""
-    learner = way(target, plan, quota=_quota(episodes, plan, target), seed=seed)
-    led = learner if found is None else Placed(learner, found.clusterer, found.starts)
-    (learned,) = tasid([target], [plan], led, seeds=[seed], callbacks=callbacks)
-    decoder = learner.finish()
-    if found is not None:
-        decoder = decoder.with_starts(found.clusterer, found.starts)
-    learned = replace(learned, decoder=decoder)
-    return learned, _diagnostics(learner, learned)
-
-
 def _with_starts(notes: Diagnostics, plan: RobustPlan, found: StartsFound) -> Diagnostics:
     warnings = (*notes.warnings, *start_warnings(plan.simulator, found))
     return replace(notes, starts=found, warnings=warnings)
-
-
-def _quota(episodes: Episodes, plan: RobustPlan, target: Target) -> Quota:
-    horizon = plan.simulator.horizon
-    if isinstance(episodes, EvidenceQuota):
-        return episodes
-    if episodes == "auto" and is_picture(target.observation_shape):
-        episodes = PICTURES * horizon
-    if episodes == "auto":
-        return EvidenceQuota()
-    if isinstance(episodes, bool) or not isinstance(episodes, int):
-        raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
-    return FixedQuota(episodes, tuple(choice_mass(plan)[: horizon - 1]))
-
-
-def _diagnostics(learner: OutcomeLearner, learned: Learned) -> Diagnostics:
-    seen = learner.surprises()
-    estimate, errors = seen.eta(), seen.map_errors()
-    return Diagnostics(
-        steps=learned.steps,
-        model=learner.model,
-        evidence=learner.evidence,
-        eta=estimate,
-        map_errors=errors,
-        warnings=tuple(_warnings(estimate, errors, learner.indistinct())),
-    )
-
-
-def _warnings(
-    estimate: EtaEstimate, errors: Sequence[MapError], indistinct: Sequence[int]
-) -> Iterator[str]:
-    if estimate.exceeded:
-        yield (
-            f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
-            f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
-            f"{estimate.planned:g} planned for: plan with a larger eta"
-        )
-    if estimate.transitions and estimate.high > 0.45:
-        yield f"η may be near ½ ({estimate.high:.2f}), where outcomes cannot be decoded"
-    if indistinct:
-        yield (
-            f"outcomes can hardly be told apart at step(s) {', '.join(map(str, indistinct))}: more "
-            "episodes, or observations that show more, are needed"
-        )
-    if errors:
-        first = errors[0]
-        yield (
-            f"the map is wrong in {len(errors)} place(s), first at step {first.step}, state "
-            f"{first.state}, action {first.action}: {first.surprises} of {first.visits} "
-            "transitions went elsewhere"
-        )
 
 
 def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[type-arg]
@@ -332,16 +289,29 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         )
 
 
-def _result(
-    run: Learned, diagnostics: Diagnostics, world: World, target: Target, method: str
-) -> LearningResult:
-    environment = (
-        {"name": world.name, "options": dict(world.options)}
-        if isinstance(world, BlockMDP)
-        else getattr(target, "environment", None)
-    )
+def _environment_of(world: World, target: Target) -> Mapping[str, Any] | None:
+    """What makes the target again, for the record."""
+    if isinstance(world, BlockMDP):
+        return {"name": world.name, "options": dict(world.options)}
+    return getattr(target, "environment", None)
+
+
+def _dtype_of(target: Target) -> str:
     dtype = getattr(target, "observation_dtype", None)
-    if dtype is None:
-        dtype = np.dtype(jax.eval_shape(target.reset, seed_key(0)[None])[1].dtype).name
-    policy = Policy(run.plan, run.decoder, target.observation_shape, dtype, method, environment)
+    if dtype is not None:
+        return dtype
+    return np.dtype(jax.eval_shape(target.reset, seed_key(0)[None])[1].dtype).name
+
+
+def _paper_result(
+    run: Learned, diagnostics: Diagnostics, world: World, target: Target
+) -> LearningResult:
+    policy = Policy(
+        run.plan,
+        run.decoder,
+        target.observation_shape,
+        _dtype_of(target),
+        "paper",
+        _environment_of(world, target),
+    )
     return LearningResult(policy, run.episodes, diagnostics)

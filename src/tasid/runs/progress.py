@@ -16,7 +16,9 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from tasid.algorithms.tasid import Event, StepEnded
+from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.tasid import StepEnded
+from tasid.runs.events import Event
 
 
 class Shown:
@@ -59,6 +61,9 @@ class Progress(Shown):
         self._episodes = 0
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, BatchEnded):
+            figure = f"{event.return_mean:.4g} by {event.best}"
+            self.show(event.episodes, event.of, episodes=event.episodes, figure=figure)
         if not isinstance(event, StepEnded):
             return
         self._episodes += event.episodes
@@ -68,7 +73,7 @@ class Progress(Shown):
             figure += f", η so far {rate:.3f} ({low:.3f} … {high:.3f})"
         self.show(event.step + 1, event.steps, episodes=self._episodes, figure=figure)
 
-    def show(self, completed: int, total: int, *, episodes: int, figure: str) -> None:
+    def show(self, completed: int, total: int | None, *, episodes: int, figure: str) -> None:
         """Draw so much of the whole."""
         self._bar.update(
             self._task, completed=completed, total=total, episodes=episodes, figure=figure

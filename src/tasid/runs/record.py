@@ -3,6 +3,7 @@
     run.json       what was asked: environment, method, budget, seeds, versions
     epochs.jsonl   one row per epoch of every step
     steps.jsonl    one row per step
+    batches.jsonl  one row per batch of the belief method
     policy/        the policy (artifact)
     evaluation/    returns and accuracies as arrays, the summary as metadata (artifact)
     result.json    the summary once more, for people and scripts
@@ -24,7 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.tasid import EpochEnded, Event, StepEnded
+from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.tasid import EpochEnded, StepEnded
+from tasid.runs.events import Event
 from tasid.storage import (
     Artifact,
     ArtifactError,
@@ -33,7 +36,11 @@ from tasid.storage import (
     write_bytes_atomically,
 )
 
-_FILES = {EpochEnded: "epochs.jsonl", StepEnded: "steps.jsonl"}
+_FILES = {
+    EpochEnded: "epochs.jsonl",
+    StepEnded: "steps.jsonl",
+    BatchEnded: "batches.jsonl",
+}
 _EVALUATION = "evaluation"
 
 
@@ -75,7 +82,7 @@ class Run:
         return self.folder / "policy"
 
     def write_events(self, events: Iterable[Event]) -> None:
-        """All events of the learning, one row each, in two files."""
+        """All events of the learning, one row each, a file for each kind."""
         events = list(events)
         for kind, name in _FILES.items():
             rows = [_row(event) for event in events if isinstance(event, kind)]
@@ -109,7 +116,7 @@ class Run:
             raise ArtifactError(f"{path}: not a JSON object")
         return loaded
 
-    def rows(self, kind: type[StepEnded] | type[EpochEnded]) -> list[Any]:
+    def rows(self, kind: type[Event]) -> list[Any]:
         """The recorded events of one kind."""
         return self._lines(_FILES[kind], lambda fields: kind(**fields))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tasid.algorithms import Policy, Score, evaluate
+from tasid.algorithms import BeliefPolicy, Policy, Score, evaluate
 from tasid.algorithms.ppo_policy import PPOPolicy
 from tasid.envs import BlockMDP, Target
 from tasid.envs.gym_target import GymTarget
@@ -32,12 +32,14 @@ class Yardsticks:
     """What the robust plan is sure of in any η-perturbation."""
 
 
-def yardsticks(policy: Policy | PPOPolicy, env: BlockMDP | Target) -> Yardsticks | None:
+def yardsticks(
+    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target
+) -> Yardsticks | None:
     """The exact values to hold a score of this policy against, where they can be known.
 
     A policy without a plan is held against the robust one for the environment's own η.
     """
-    if isinstance(policy, Policy):
+    if not isinstance(policy, PPOPolicy):
         plan = policy.plan
     elif isinstance(env, BlockMDP) and "eta" in env.options:
         plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
@@ -93,7 +95,7 @@ def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
 
 
 def score(
-    policy: Policy | PPOPolicy, env: BlockMDP | Target, *, episodes: int, seed: int
+    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target, *, episodes: int, seed: int
 ) -> tuple[Score, dict[str, Any]]:
     """Evaluate and summarise in one go."""
     result = evaluate(policy, env, episodes=episodes, seed=seed)

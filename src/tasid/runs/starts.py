@@ -2,108 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.initial_state_test import StartCounts, learn_each_start
-from tasid.algorithms.initial_states import FIRST, StartsFound, find_starts, start_margins
-from tasid.algorithms.return_test import EACH, assignments, decide, tested_returns
+from tasid.algorithms.initial_states import StartsFound, start_margins
 from tasid.algorithms.tasid import Callback, Learned
 from tasid.envs import Target
 from tasid.mdp import AbstractSimulator, RobustPlan
 
-WAYS = ("evidence", "return")
-MOST_STARTS = 32
-"""Each takes episodes to know, and is a hypothesis about every group of first observations."""
-_MOST = 256
-"""Episodes per start after which evidence is not waited for any longer."""
 
-Once = Callable[[int, Any, StartsFound], tuple[Learned, Any]]
-"""Learn with this seed, from so many episodes, given the starts: what was learned, and notes."""
-
-
-def check_starts(sim: AbstractSimulator, given: int | None, by: str) -> None:
-    """Refuse a wrong number of starts, and starts that only returns can tell apart."""
-    if by not in WAYS:
-        raise ValueError(f"starts_by: {by!r} is none of {', '.join(WAYS)}")
+def check_starts(sim: AbstractSimulator, given: int | None) -> None:
+    """Refuse a wrong number of starts."""
     number = sim.starts.size
     if given is not None and given != number:
         raise ValueError(
             f"starts: {given} given, but the simulator has {number} start state(s): "
-            f"{', '.join(str(sim.states[s]) for s in sim.starts)}"
+            f"{', '.join(str(sim.states[s]) for s in sim.starts[:20])}"
         )
-    if number > MOST_STARTS:
-        raise ValueError(
-            f"starts: the simulator has {number}, and {MOST_STARTS} at most can be learned to tell "
-            "apart; begin every episode in one of them and give the map that one "
-            "(simulator.with_start), or in a few"
-        )
-    alike = [margin for margin in start_margins(sim) if margin.mean == 0.0]
-    if alike and by != "return":
-        one, other = alike[0][:2]
-        raise ValueError(
-            f"starts: {sim.states[one]} and {sim.states[other]} (states {one} and {other}) have "
-            "the same first step under every action (margin Γ = 0), so what follows a first "
-            "observation cannot tell them apart; give starts_by='return' (--starts-by return) to "
-            "test them by the returns of policies alone, or make them one start"
-        )
-
-
-def outcome_starts(
-    target: Target, plan: RobustPlan, *, seed: int, episodes: Any, by: str, once: Once
-) -> tuple[Learned, Any, StartsFound]:
-    """Find the starts by evidence, learn once; what evidence left open is decided by returns."""
-    number = plan.simulator.starts.size
-    if isinstance(episodes, int) and episodes < 2 * FIRST * number:
-        raise ValueError(
-            f"episodes: {episodes} are too few with {number} starts: telling them apart takes "
-            f"{FIRST * number}, and learning has as many or more; give {2 * FIRST * number} or more"
-        )
-    most = episodes // 2 if isinstance(episodes, int) else _MOST * number
-    found = find_starts(target, plan, seed=seed, most=most, by_return=by == "return")
-    rest = episodes - found.episodes if isinstance(episodes, int) else episodes
-    if not found.unsettled:
-        learned, notes = once(seed, rest, found)
-        return replace(learned, episodes=learned.episodes + found.episodes), notes, found
-    return _by_returns(target, found, seed=seed, episodes=rest, once=once)
-
-
-def _by_returns(
-    target: Target, found: StartsFound, *, seed: int, episodes: Any, once: Once
-) -> tuple[Learned, Any, StartsFound]:
-    """Learn under a few assignments that hold every open hypothesis, and keep what earns most."""
-    rivals = assignments(found)
-    testing = EACH * len(found.starts)
-    share = episodes
-    if isinstance(episodes, int):
-        # One share is kept for the case that no rival is right in all its clusters.
-        share = episodes // (len(rivals) + 1) - testing
-        if share < 1:
-            least = found.episodes + (len(rivals) + 1) * (testing + 1)
-            raise ValueError(
-                f"episodes: {found.episodes + episodes} are too few to test {len(rivals)} "
-                f"assignments of starts by returns: {found.episodes} went into groups, a test "
-                f"takes {testing}, and learning comes on top; give far more than {least}"
-            )
-    runs, tests, spent = {}, [], found.episodes
-    for turn, starts in enumerate(rivals):
-        placed = replace(found, starts=starts)
-        runs[starts] = once(seed + 10_007 * turn, share, placed)
-        decoder = runs[starts][0].decoder
-        tests.append(tested_returns(target, decoder, seed=seed + 10_007 * turn, episodes=testing))
-        spent += runs[starts][0].episodes + testing
-    found = decide(found, tests)
-    if found.starts in runs:
-        learned, notes = runs[found.starts]
-    else:
-        learned, notes = once(seed + 10_007 * len(rivals), share, found)
-        spent += learned.episodes
-    found = replace(found, episodes=spent - learned.episodes)
-    return replace(learned, episodes=spent), notes, found
 
 
 def paper_starts(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasid.algorithms.tasid import EpochEnded, Event
+from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.tasid import EpochEnded
+from tasid.runs.events import Event
 
 
 class TensorBoard:
@@ -27,6 +29,11 @@ class TensorBoard:
             count = self._epochs[event.seed] = self._epochs.get(event.seed, -1) + 1
             self._writer.add_scalar(f"{name}/epoch/training_loss", event.training_loss, count)
             self._writer.add_scalar(f"{name}/epoch/validation_loss", event.validation_loss, count)
+            return
+        if isinstance(event, BatchEnded):
+            for field in ("return_mean", "foresight", "regret", "evidence"):
+                value = getattr(event, field)
+                self._writer.add_scalar(f"{name}/batch/{field}", value, event.episodes)
             return
         for field in ("validation_loss", "episodes", "seconds_collecting", "seconds_fitting"):
             self._writer.add_scalar(f"{name}/step/{field}", getattr(event, field), event.step)

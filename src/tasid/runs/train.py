@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasid import __version__
-from tasid.algorithms.budget import EvidenceQuota
+from tasid.algorithms import BeliefPolicy
 from tasid.algorithms.monitor import calibrate
-from tasid.algorithms.tasid import Callback, Event
 from tasid.envs import BlockMDP
 from tasid.envs.gym_target import GymTarget
 from tasid.envs.registry import open_world
 from tasid.mdp import AbstractSimulator
 from tasid.runs.diagnosis import diagnose, start_purity
+from tasid.runs.events import Callback, Event
 from tasid.runs.learn import Diagnostics, LearningResult, learn
 from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
@@ -36,7 +36,7 @@ class Order:
     eta: float
     episodes: int | Literal["auto"]
     seed: int
-    method: str = "outcome"
+    method: str = "belief"
     evaluation_episodes: int = 10_000
     simulator: AbstractSimulator | None = None
     """The map; environments of ours bring their own."""
@@ -44,29 +44,8 @@ class Order:
     """Where that map came from: a name and options, for the record."""
     starts: int | None = None
     """How many start states there should be; None does not ask."""
-    starts_by: str = "evidence"
-    """How several starts are told apart: by evidence, or by return alone."""
-    labels: str | None = None
-    """How outcomes are numbered; None lets evidence decide."""
-    epsilon: float | None = None
-    delta: float | None = None
-    """What evidence is held to where it decides the number of episodes; None for the defaults."""
-
-    @property
-    def quota(self) -> int | Literal["auto"] | EvidenceQuota:
-        """The number of episodes, or how evidence decides it."""
-        if self.epsilon is None and self.delta is None:
-            return self.episodes
-        if self.episodes != "auto":
-            raise ValueError(
-                f"epsilon and delta: only where evidence decides, but episodes is {self.episodes}; "
-                "give 'auto'"
-            )
-        usual = EvidenceQuota()
-        return EvidenceQuota(
-            epsilon=usual.epsilon if self.epsilon is None else self.epsilon,
-            delta=usual.delta if self.delta is None else self.delta,
-        )
+    classes: str | None = None
+    """What is expected to look alike: place, rank or action; None lets evidence decide."""
 
 
 def train(
@@ -81,19 +60,16 @@ def train(
             env,
             order.simulator,
             eta=order.eta,
-            episodes=order.quota,
+            episodes=order.episodes,
             seed=order.seed,
             method=order.method,
-            labels=order.labels,
+            classes=order.classes,
             starts=order.starts,
-            starts_by=order.starts_by,
             callbacks=[events.append, *callbacks],
         )
         seconds = time.perf_counter() - started
         result.policy.save(run.policy_folder)
-        # Where returns decided between starts, several policies were learned, and one was kept.
-        kept = {step.seed for step in result.diagnostics.steps}
-        run.write_events(event for event in events if event.seed in kept)
+        run.write_events(events)
         summary, arrays = _scores(order, env, result)
         summary.update(seconds=seconds, policy=str(Path(folder) / run.policy_folder.name))
         run.write_evaluation(summary, arrays)
@@ -121,16 +97,8 @@ def _scores(
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
         "calibration_error": calibration.expected_error if calibration.correct.size else None,
         **_noticed(result.diagnostics),
+        "population_value": _population_value(order, env, result),
     }
-    policy = result.policy
-    limit, _ = limit_of(
-        env,
-        policy.simulator,
-        eta=order.eta,
-        plan=policy.plan,
-        labels=policy.decoder.labels,
-    )
-    summary["population_value"] = None if limit is None else limit.value
     told, drawn = _starts(
         result,
         accuracy=float(diagnosis.tracking_accuracy[0]),
@@ -148,6 +116,17 @@ def _scores(
     return summary, arrays
 
 
+def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> float | None:
+    """What perfect two-picture models would earn; beliefs are not bound by that."""
+    policy = result.policy
+    if isinstance(policy, BeliefPolicy):
+        return None
+    limit, _ = limit_of(
+        env, policy.simulator, eta=order.eta, plan=policy.plan, labels=policy.decoder.labels
+    )
+    return None if limit is None else limit.value
+
+
 def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """How several starts were told apart; nothing where there is one."""
     found = result.diagnostics.starts
@@ -162,6 +141,7 @@ def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
     estimate = diagnostics.eta
     return {
         "model": diagnostics.model,
+        "stopped": diagnostics.stopped,
         "evidence": dict(diagnostics.evidence),
         "eta_estimate": None if estimate is None else asdict(estimate),
         "map_errors": [asdict(error) for error in diagnostics.map_errors],
@@ -171,8 +151,7 @@ def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
 
 def _choices(order: Order) -> dict[str, Any]:
     """What is decided by default, where the order decides it."""
-    chosen = {name: getattr(order, name) for name in ("starts", "labels", "epsilon", "delta")}
-    return chosen | ({} if order.starts_by == "evidence" else {"starts_by": order.starts_by})
+    return {name: getattr(order, name) for name in ("starts", "classes")}
 
 
 def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Watching beliefs at work, without latent access: do they come true, and what slipped?"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms.belief_episodes import as_episodes, play
+from tasid.algorithms.belief_findings import Findings, findings
+from tasid.algorithms.belief_policy import BeliefPolicy
+from tasid.beliefs.episodes import Episodes
+from tasid.beliefs.filter import LEAP
+from tasid.beliefs.smoother import Weights, filtered, posterior
+from tasid.envs.target import CALIBRATION, MONITORING, Target, seed_key
+
+
+def found_at_work(policy: BeliefPolicy, target: Target, *, episodes: int, seed: int) -> Findings:
+    """Slips and map errors in fresh episodes of the policy."""
+    actor = policy.actor
+    return findings(
+        actor.chain,
+        actor.filter.classes,
+        policy.emission,
+        _played(policy, target, MONITORING, episodes, seed),
+        policy.simulator,
+        eta=policy.plan.eta,
+        expected_eta=policy.eta,
+    )
+
+
+def believed(
+    policy: BeliefPolicy, target: Target, *, episodes: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The confidence of every decision, and what whole episodes say of it in the end.
+
+    Only decisions before an episode's end count.
+    """
+    smoothed = _played(policy, target, CALIBRATION, episodes, seed)
+    actor = policy.actor
+    parts = actor.chain, actor.filter.classes, policy.emission, smoothed
+    weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
+    before = np.asarray(filtered(*parts, weights))[:-1]
+    after = np.asarray(posterior(*parts, weights._replace(told=jnp.float32(1.0)))[0])[:-1]
+    state = before.argmax(axis=1)[:, None]
+    said = np.take_along_axis(before, state, axis=1)[:, 0]
+    was = np.take_along_axis(after, state, axis=1)[:, 0]
+    live = np.asarray(smoothed.live)[:-1] > 0
+    return said[live].astype(np.float64), np.minimum(was[live], 1.0).astype(np.float64)
+
+
+def _played(policy: BeliefPolicy, target: Target, phase: int, episodes: int, seed: int) -> Episodes:
+    recorded = play(
+        target,
+        policy.actor,
+        seed_key(seed),
+        first=0,
+        episodes=episodes,
+        explore=0.0,
+        phase=phase,
+    )
+    tells = hasattr(target, "finished")
+    return as_episodes(recorded, policy.actor.chain, policy.looks, tells=tells)

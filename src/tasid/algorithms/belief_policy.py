@@ -1,0 +1,254 @@
+"""A policy that acts on beliefs, as a value: plan, map and what states look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.algorithms.policy import checked_observation
+from tasid.beliefs.actor import BeliefActor, Carried, advantages
+from tasid.beliefs.chain import Chain, at
+from tasid.beliefs.classes import KINDS, Classes
+from tasid.beliefs.filter import LEAP, BeliefFilter
+from tasid.beliefs.gaussian import Gaussians
+from tasid.beliefs.looks import Looks
+from tasid.mdp import AbstractSimulator, RobustPlan
+from tasid.storage import Artifact, ArtifactError, read_artifact, write_artifact
+
+KIND = "belief-policy"
+LOST = 8.0
+"""Nats of surprise, summed up, at which an agent calls itself lost."""
+
+
+@dataclass(frozen=True, eq=False)
+class BeliefPolicy:
+    """A learned policy: immutable, and complete without the environment it was learned in."""
+
+    plan: RobustPlan
+    classes: str
+    """What is expected to look alike: "place", "rank" or "action"."""
+    looks: Looks
+    emission: Gaussians
+    eta: float
+    """The share of slips that the filter expects."""
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    """What an observation's numbers are: float32 vectors, uint8 images."""
+    environment: Mapping[str, Any] | None = None
+    """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
+    method: str = "belief"
+
+    @property
+    def simulator(self) -> AbstractSimulator:
+        """The map the policy tracks its state on."""
+        return self.plan.simulator
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self.simulator.num_actions
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.simulator.horizon
+
+    @cached_property
+    def actor(self) -> BeliefActor:
+        """What acts on batches."""
+        chain = Chain.of(self.simulator)
+        classes = Classes.of(chain, self.classes, self.simulator)
+        tracker = BeliefFilter(
+            chain, classes, self.emission, jnp.float32(self.eta), jnp.float32(LEAP)
+        )
+        return BeliefActor(tracker, self.looks, advantages(self.plan, chain))
+
+    def agent(self) -> BeliefAgent:
+        """A fresh agent that acts on one observation at a time."""
+        return BeliefAgent(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a checked artifact directory; the same policy gives the same bytes."""
+        metadata: dict[str, Any] = {
+            "simulator": self.simulator.metadata(),
+            "plan_eta": self.plan.eta,
+            "start_value": self.plan.start_value,
+            "method": self.method,
+            "classes": self.classes,
+            "pool": self.looks.pool,
+            "eta": self.eta,
+            "observation_shape": list(self.observation_shape),
+            "observation_dtype": self.observation_dtype,
+            "environment": None if self.environment is None else dict(self.environment),
+        }
+        arrays = {
+            **self.simulator.arrays(),
+            "plan.actions": self.plan.actions,
+            "looks.centre": np.asarray(self.looks.centre),
+            "looks.components": np.asarray(self.looks.components),
+            **{f"emission.{n}": np.asarray(x) for n, x in self.emission._asdict().items()},
+        }
+        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+
+
+def load_belief_policy(path: str | Path) -> BeliefPolicy:
+    """Read a policy written by `BeliefPolicy.save`; every byte is verified, nothing is executed."""
+    artifact = read_artifact(path, kind=KIND)
+    try:
+        return _from(artifact)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
+
+
+def _from(artifact: Artifact) -> BeliefPolicy:
+    meta, arrays = artifact.metadata, artifact.arrays
+    simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
+    shape = tuple(int(n) for n in meta["observation_shape"])
+    plan_eta, eta = _share("plan_eta", meta["plan_eta"]), _share("eta", meta["eta"])
+    if meta["classes"] not in KINDS:
+        raise ValueError(f"classes are {meta['classes']!r}, none of {', '.join(KINDS)}")
+    actions = arrays["plan.actions"]
+    if actions.shape != (simulator.horizon, simulator.num_states):
+        raise ValueError(f"plan.actions has shape {actions.shape}")
+    if actions.min(initial=0) < 0 or actions.max(initial=0) >= simulator.num_actions:
+        raise ValueError("plan.actions names an action that the simulator does not have")
+    numbers = {name: arrays[f"emission.{name}"] for name in Gaussians._fields}
+    parts = {**numbers, "centre ": arrays["looks.centre"], "looks": arrays["looks.components"]}
+    for name, array in parts.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(f"{name.strip()}: not finite numbers of float32")
+    emission = Gaussians(**{name: jnp.asarray(array) for name, array in numbers.items()})
+    looks = Looks(
+        jnp.asarray(arrays["looks.centre"]),
+        jnp.asarray(arrays["looks.components"]),
+        shape,
+        int(meta["pool"]),
+    )
+    plan = RobustPlan(simulator, plan_eta, actions, float(meta["start_value"]), None, actions.size)
+    dtype = np.dtype(meta["observation_dtype"]).name
+    policy = BeliefPolicy(
+        plan, meta["classes"], looks, emission, eta, shape, dtype, meta["environment"]
+    )
+    _check_sizes(policy)
+    return policy
+
+
+def _share(name: str, value: Any) -> float:
+    if not 0 <= float(value) < 0.5:
+        raise ValueError(f"{name}: {value!r} is outside [0, 0.5)")
+    return float(value)
+
+
+def _check_sizes(policy: BeliefPolicy) -> None:
+    """Refuse arrays that do not belong to each other."""
+    looks, emission = policy.looks, policy.emission
+    number = policy.actor.filter.classes.number
+    size, kept = emission.directions.shape
+    observed = jax.eval_shape(
+        looks, jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
+    )
+    expected = {
+        "centre": (size,),
+        "linear": (number, kept),
+        "square": (number, kept),
+        "constant": (number,),
+        "spread": (kept,),
+        "log_volume": (),
+        "whitening": (size, size),
+    }
+    for name, shape in expected.items():
+        if getattr(emission, name).shape != shape:
+            raise ValueError(f"emission.{name} has shape {getattr(emission, name).shape}")
+    if observed.shape != (1, size):
+        raise ValueError(f"looks give {observed.shape[1]} features, the emission wants {size}")
+    if np.asarray(emission.square).max(initial=0) > 0:
+        raise ValueError("emission.square: positive, which no variance gives")
+
+
+class BeliefAgent:
+    """Acts for real: one observation in (NumPy), one action out (int).
+
+    Its beliefs are, bit by bit, those of a batched evaluation.
+    """
+
+    def __init__(self, policy: BeliefPolicy) -> None:
+        self._policy = policy
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new episode."""
+        self._step = 0
+        self._memory: Carried | None = None
+        self._column = np.asarray(self._policy.actor.chain.start)
+
+    @property
+    def step(self) -> int:
+        """How many actions this episode has had."""
+        return self._step
+
+    @property
+    def belief(self) -> dict[int, float]:
+        """Where the agent believed to be when it acted last: state index → probability.
+
+        States with less than one in a million are left out. Before the first action, the map's
+        starts.
+        """
+        states, weights = self._slots(), self._column
+        there = (weights > 1e-6) & (states >= 0)
+        return dict(zip(states[there].tolist(), weights[there].astype(float).tolist(), strict=True))
+
+    @property
+    def state(self) -> int:
+        """Index of the likeliest state."""
+        return int(self._slots()[self._column.argmax()])
+
+    @property
+    def confidence(self) -> float:
+        """The probability of that state."""
+        return float(self._column.max())
+
+    @property
+    def lost(self) -> bool:
+        """Are the recent observations improbable where the agent believes to be?"""
+        return self._memory is not None and float(self._memory.doubt[0]) >= LOST
+
+    def act(self, observation: ArrayLike) -> int:
+        """Look at the observation of this step and choose the action."""
+        policy = self._policy
+        if self._step >= policy.horizon:
+            raise ValueError(
+                f"act: the episode is over, its horizon is {policy.horizon} steps; call reset() "
+                "first"
+            )
+        seen = checked_observation(
+            observation,
+            shape=policy.observation_shape,
+            dtype=policy.observation_dtype,
+            step=self._step,
+        )[None]
+        if self._memory is None:
+            self._memory = policy.actor.start(jnp.asarray(seen))
+        self._memory, actions = _act(
+            policy.actor, self._memory, jnp.asarray(seen), jnp.int32(self._step)
+        )
+        self._column = np.asarray(self._memory.belief[:, 0])
+        self._step += 1
+        return int(actions[0])
+
+    def _slots(self) -> NDArray[np.int32]:
+        return np.asarray(at(self._policy.actor.chain.states, max(self._step - 1, 0)))
+
+
+@jax.jit
+def _act(
+    actor: BeliefActor, memory: Carried, observations: jax.Array, h: jax.Array
+) -> tuple[Carried, jax.Array]:
+    return actor.act(memory, observations, h)

@@ -1,0 +1,45 @@
+"""How well beliefs track the truth, through the latent door of our own environments."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.algorithms import BeliefPolicy
+from tasid.algorithms.decoder import WIDTH
+from tasid.beliefs.actor import BeliefActor
+from tasid.beliefs.chain import at
+from tasid.envs import BlockMDP, Latent
+from tasid.envs.rollout import Moment, trace
+from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+
+
+def beliefs_right(
+    policy: BeliefPolicy, env: BlockMDP, *, episodes: int, seed: int
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Was the likeliest state the true one, and how sure was the belief? [H, episodes] each"""
+    parts = [
+        _chunk(env.target, policy.actor, seed_key(seed), first)
+        for first in range(0, episodes, WIDTH)
+    ]
+    right, sure = (np.concatenate(hits, axis=1) for hits in zip(*parts, strict=True))
+    return right[:, :episodes], sure[:, :episodes].astype(np.float64)
+
+
+@jax.jit
+def _chunk(target: Any, actor: BeliefActor, key: jax.Array, first: Any) -> Any:
+    keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
+    return trace(target, actor, keys, record=partial(_hits, actor))[1]
+
+
+def _hits(
+    actor: BeliefActor, before: Moment, actions: jax.Array, after: Moment, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    belief = after.carry.belief[:, : actions.shape[0]]
+    state = at(actor.chain.states, h)[belief.argmax(axis=0)]
+    return state == Latent.states(before.state), belief.max(axis=0)
