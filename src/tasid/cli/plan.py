@@ -47,7 +47,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
-    from tasid.mdp import certify, policy_value, robust_dp
+    from tasid.mdp import certify, policy_value, robust_plans
     from tasid.mdp.flips import changes_of, in_words, likeliest_starts
 
     options = environment_options(
@@ -62,8 +62,7 @@ def plan(
         seed=env_seed,
     )
     sim = simulator_of(source, horizon, options)
-    robust = robust_dp(sim, eta=eta)
-    nominal = robust_dp(sim, eta=0.0)
+    robust, nominal = robust_plans(sim, etas=[eta, 0.0])
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
     route = robust.route(likeliest)
     result = {

@@ -9,7 +9,7 @@ from tasid.mdp.evaluation import (
     worst_case_value,
 )
 from tasid.mdp.perturbation import Membership, PerturbedMDP, is_perturbation, perturb
-from tasid.mdp.robust_dp import RobustPlan, RouteStep, robust_dp
+from tasid.mdp.robust_dp import RobustPlan, RouteStep, robust_dp, robust_plans
 from tasid.mdp.simulator import AbstractSimulator, SimulatorError
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "perturb",
     "policy_value",
     "robust_dp",
+    "robust_plans",
     "worst_case",
     "worst_case_value",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasid.mdp.layout import GOAL, HAZARD
-from tasid.mdp.robust_dp import RobustPlan, robust_dp
+from tasid.mdp.robust_dp import RobustPlan, robust_dp, robust_plans
 from tasid.mdp.simulator import AbstractSimulator
 
 Place = tuple[int, ...]
@@ -139,9 +139,9 @@ def changes_of(plan: RobustPlan, nominal: RobustPlan, starts: Sequence[int]) -> 
 
     known = {0.0: way_of(nominal, starts), plan.eta: way_of(plan, starts)}
     coarse = min(budget // 2, _COARSE)
-    for level in (top * step / coarse for step in range(1, coarse + 1)):
-        if level not in known:
-            known[level] = way(level)
+    levels = [top * step / coarse for step in range(1, coarse + 1)]
+    for other in robust_plans(sim, etas=[level for level in levels if level not in known]):
+        known[other.eta] = way_of(other, starts)
     return bisected(way, known, budget - coarse)
 
 
