@@ -144,21 +144,25 @@ def fused_backward(
     *,
     frontier: Frontier | None = None,
     keep: bool = False,
+    steps: range | None = None,
+    final: Sequence[NDArray[np.float64]] | None = None,
     threads: int | None = None,
 ) -> list[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
     """Sweep h = H−1 … 0 once for all programmes: V_0 of each and, if `keep`, V for all h.
 
     In a state the first programme comes first: the others may read what it has written there. With
-    a `frontier` only those states are touched; kept values are NaN elsewhere.
+    a `frontier` only those states are touched; kept values are NaN elsewhere. With `steps` only
+    those, after which V is `final`.
     """
     threads = threads or _cores()
     shapes = [(sim.num_states, *p.shape) for p in programmes]
-    after, value = ([np.zeros(shape) for shape in shapes] for _ in range(2))
+    spare, value = ([np.zeros(shape) for shape in shapes] for _ in range(2))
+    after = spare if final is None else list(final)
     kept = [np.full((sim.horizon + 1, *shape), np.nan) for shape in shapes] if keep else []
     for table in kept:
         table[-1] = 0.0
     with ThreadPoolExecutor(threads) as pool:
-        for h in reversed(range(sim.horizon)):
+        for h in reversed(steps or range(sim.horizon)):
             rows = slice(sim.num_states) if frontier is None else frontier[h]
             picked = None if isinstance(rows, slice) else rows
             # Unsigned: then nobody asks whether an index counts from the end.
@@ -170,7 +174,7 @@ def fused_backward(
             _in_parts(calls, count(rows), pool, threads)
             for k, table in enumerate(kept):
                 table[h, rows] = value[k][rows]
-            after, value = value, after
+            after, value, spare = value, spare, value  # what was given as final is never written
     return [(start, kept[k] if keep else None) for k, start in enumerate(after)]
 
 

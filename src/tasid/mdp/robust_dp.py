@@ -71,12 +71,7 @@ class RobustPlan:
 
     def action(self, h: int, s: int) -> int:
         """ρ_h(s), 0-based h."""
-        if not 0 <= h < self.simulator.horizon:
-            raise ValueError(f"h: {h} is not a step; steps run 0 … {self.simulator.horizon - 1}")
-        if not 0 <= s < self.simulator.num_states:
-            raise ValueError(
-                f"s: {s} is not a state; states run 0 … {self.simulator.num_states - 1}"
-            )
+        self.simulator.check_pair(h, s)
         return int(self.actions[h, s])
 
     def route(self, start: int | None = None) -> tuple[RouteStep, ...]:
