@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tasid.mdp import (
     worst_case_value,
 )
 from tasid.mdp import fused as fused_module
-from tasid.mdp.fused import Programme, fused_backward, max_min_step
+from tasid.mdp.fused import Programme, fused_backward, max_min_step, worth_compiling
 
 robust_module = sys.modules[robust_dp.__module__]
 
@@ -73,18 +74,21 @@ def plans(sim, etas, **options):
 
 
 ETAS = [0.0, 0.1, 1 / 3, 1.0]
-IN_NUMPY = {
-    (number, reach): plans(sim, ETAS, reachable_only=reach)
-    for number, sim in enumerate(WORLDS)
-    for reach in (True, False)
-}
+
+
+def in_numpy(monkeypatch, sim, **options):
+    """The plans by the slow, obvious sweep."""
+    with monkeypatch.context() as never:
+        never.setattr(fused_module, "_WORTH_COMPILING", float("inf"))
+        return plans(sim, ETAS, **options)
 
 
 @pytest.mark.parametrize("reach", [True, False])
 @pytest.mark.parametrize("number", range(len(WORLDS)))
-def test_the_compiled_sweep_gives_the_bits_of_the_numpy_sweep(compiled, number, reach):
+def test_the_compiled_sweep_gives_the_bits_of_the_numpy_sweep(compiled, monkeypatch, number, reach):
     sim = WORLDS[number]
-    for eta, expected in zip(ETAS, IN_NUMPY[number, reach], strict=True):
+    slow = in_numpy(monkeypatch, sim, reachable_only=reach)
+    for eta, expected in zip(ETAS, slow, strict=True):
         plan = robust_dp(sim, eta=eta, keep_values=True, reachable_only=reach)
         assert same_bits(plan, expected)
         assert robust_dp(sim, eta=eta).values is None
@@ -92,10 +96,11 @@ def test_the_compiled_sweep_gives_the_bits_of_the_numpy_sweep(compiled, number, 
 
 @pytest.mark.parametrize("reach", [True, False])
 @pytest.mark.parametrize("number", range(len(WORLDS)))
-def test_several_etas_in_one_sweep_are_each_of_them_alone(shared, number, reach):
+def test_several_etas_in_one_sweep_are_each_of_them_alone(shared, monkeypatch, number, reach):
+    slow = in_numpy(monkeypatch, WORLDS[number], reachable_only=reach)
     together = plans(WORLDS[number], ETAS, reachable_only=reach)
     assert [plan.eta for plan in together] == ETAS
-    for plan, expected in zip(together, IN_NUMPY[number, reach], strict=True):
+    for plan, expected in zip(together, slow, strict=True):
         assert same_bits(plan, expected)
 
 
@@ -131,6 +136,7 @@ def test_worst_cases_and_certificates_are_those_of_the_numpy_sweep(number, monke
             certify(robust_dp(sim, eta=0.1)),
         )
 
+    monkeypatch.setattr(fused_module, "_WORTH_COMPILING", float("inf"))
     expected = found()
     monkeypatch.setattr(fused_module, "_WORTH_COMPILING", 0)
     monkeypatch.setattr(fused_module, "_FEWEST_ROWS", 7)
@@ -144,6 +150,18 @@ def test_a_local_map_shares_and_a_random_or_small_one_does_not():
     for successor, pays in ((ring, True), (far, False), (ring[:100] % 100, False)):
         sim = AbstractSimulator(successor, np.zeros(successor.shape), horizon=2)
         assert robust_module._sharing_pays(sim) is pays
+
+
+def test_who_plans_again_and_again_gets_the_compiled_step(monkeypatch):
+    sim, other = any_world(10, 2, 5), any_world(10, 3, 5)
+    monkeypatch.setattr(fused_module, "_done", Counter())
+    monkeypatch.setattr(fused_module, "_WORTH_COMPILING", 250)
+    answers = [worth_compiling(max_min_step, sim, None) for _ in range(4)]
+    assert answers == [False, False, True, True]  # 100 (h, s, a) each
+    assert worth_compiling(max_min_step, any_world(30, 2, 5), None)
+    assert not worth_compiling(max_min_step, other, None)
+    assert not worth_compiling(max_min_step, sim, [np.arange(10)] * 5)
+    assert worth_compiling(max_min_step, sim, [slice(0, 10)] * 5)
 
 
 def test_small_maps_do_not_wait_for_a_compiler():

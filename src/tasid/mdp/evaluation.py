@@ -14,7 +14,6 @@ from tasid.mdp.backward import (
     backward,
     frontier_when_cheaper,
     start_value,
-    swept,
 )
 from tasid.mdp.fused import (
     Programme,
@@ -106,7 +105,7 @@ def certify(plan: RobustPlan) -> Certificate:
     sim, eta = plan.simulator, plan.eta
     table = policy_table(sim, plan)
     frontier = frontier_when_cheaper(sim)
-    if worth_compiling(sim, swept(sim, frontier)):
+    if worth_compiling(nature_step, sim, frontier):
         return _fused_certificate(sim, table, eta, frontier)
     lower, nature = _against_nature(sim, table, eta)
 
@@ -195,7 +194,7 @@ def _against_nature(
     """The policy's worst-case value and nature's choices [H, S]: where she sends η of the mass."""
     nature = np.zeros((sim.horizon, sim.num_states), dtype=_action_type(sim))
     frontier = frontier_when_cheaper(sim)
-    if table.ndim == 2 and worth_compiling(sim, swept(sim, frontier)):
+    if table.ndim == 2 and worth_compiling(nature_step, sim, frontier):
         step = nature_step(sim.num_actions)
         programme = Programme(step, lambda h: (eta, table[h], nature[h]))
         [(after, _)] = fused_backward(sim, [programme], frontier=frontier)

@@ -9,6 +9,7 @@ and give the same bits; every state is computed by itself, so the number of thre
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.mdp.backward import Frontier, count
+from tasid.mdp.backward import Frontier, count, swept
 from tasid.mdp.simulator import AbstractSimulator
 
 Step = Callable[..., None]
@@ -30,6 +31,8 @@ one number of actions each, which lets the compiler unroll them.
 
 _WORTH_COMPILING = 30_000_000
 """So many (h, s, a) take NumPy about as long as Numba takes to compile."""
+_done: Counter[Any] = Counter()
+"""How many (h, s, a) of each kind were swept; decides when to compile, and nothing else."""
 _FEWEST_ROWS = 8_192
 """Fewer are done before another thread has woken up."""
 _SHARES = 4
@@ -45,9 +48,17 @@ class Programme:
     shape: tuple[int, ...] = ()
 
 
-def worth_compiling(sim: AbstractSimulator, pairs: int) -> bool:
-    """Whether sweeping so many (h, s) takes long enough for the compiled loops."""
-    return pairs * sim.num_actions >= _WORTH_COMPILING
+def worth_compiling(
+    make: Callable[[int], Step], sim: AbstractSimulator, frontier: Frontier | None, sweeps: int = 1
+) -> bool:
+    """Whether these sweeps, and those of their kind before, take longer than compiling their step.
+
+    So whoever plans once on a small map never waits, and who plans again and again waits once.
+    """
+    picked = frontier is not None and not isinstance(frontier[0], slice)
+    kind = make, sim.num_actions, picked
+    _done[kind] += sweeps * swept(sim, frontier) * sim.num_actions
+    return _done[kind] >= _WORTH_COMPILING
 
 
 @cache

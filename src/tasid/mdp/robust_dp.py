@@ -122,16 +122,15 @@ def robust_plans(
         dtype=np.min_scalar_type(simulator.num_actions - 1),
     )
     frontier = frontier_when_cheaper(simulator, force=reachable_only)
-    pairs = swept(simulator, frontier)
-    if not worth_compiling(simulator, len(levels) * pairs):
+    together = len(levels) > 1 and _sharing_pays(simulator)
+    step = max_min_steps if together else max_min_step
+    if not worth_compiling(step, simulator, frontier, len(levels)):
         sweep = _in_numpy
-    elif len(levels) > 1 and _sharing_pays(simulator):
-        sweep = _together
     else:
-        sweep = _one_by_one
+        sweep = _together if together else _one_by_one
     found = sweep(simulator, levels, actions, frontier, keep_values)
     return tuple(
-        RobustPlan(simulator, eta, plan, value, values, pairs)
+        RobustPlan(simulator, eta, plan, value, values, swept(simulator, frontier))
         for eta, plan, (value, values) in zip(levels, actions, found, strict=True)
     )
 
