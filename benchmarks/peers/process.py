@@ -34,7 +34,9 @@ def install() -> None:
 class Peer:
     """A solver that has prepared its model and waits; as a context manager."""
 
-    def __init__(self, name: str, sim: tasid.AbstractSimulator, eta: float) -> None:
+    def __init__(
+        self, name: str, sim: tasid.AbstractSimulator, eta: float, clock: str = "perf_counter"
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory()
         tables = Path(self._folder.name) / "tables.npz"
         np.savez(
@@ -46,7 +48,7 @@ class Peer:
             eta=eta,
         )
         self._process = subprocess.Popen(
-            [str(_PYTHON), str(_HERE / "solvers.py"), name, str(tables)],
+            [str(_PYTHON), str(_HERE / "solvers.py"), name, str(tables), clock],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

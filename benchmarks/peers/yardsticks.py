@@ -12,6 +12,9 @@ from numba import njit
 
 import tasid
 
+_ALONE = 50_000
+"""Fewer states are read before a second thread has woken up."""
+
 
 @njit
 def _loop(successor, reward, eta, value, new, plan):
@@ -66,31 +69,38 @@ def _gather(value, where, first, end):
     return total
 
 
-def floor(sim: tasid.AbstractSimulator) -> Callable[[], float]:
+def floor(sim: tasid.AbstractSimulator, now: Callable[[], float]) -> Callable[[], float]:
     """What no sweep can beat: the seconds in which all cores read what it must read, or gather.
 
     A step reads 12 bytes for each (s, a), and for each s a value, and writes a value and an action.
     Successors are gathered as they stand in this very table, so a local map gathers locally.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     moved = sim.num_states * (12 * sim.num_actions + 17)
-    stream = np.ones(moved // 8)
+    stream, value = np.ones(moved // 8), np.ones(sim.num_states)
     where = sim.successor.view(np.uint32).ravel()
-    value = np.ones(sim.num_states)
+    cores = 1 if sim.num_states < _ALONE else _cores()
 
-    def together(pool, work, size, *arrays):
+    def times(pool, work, size, *arrays):
         cuts = [size * part // cores for part in range(cores + 1)]
-        list(pool.map(lambda cut: work(*arrays, *cut), pairwise(cuts)))
+        for _ in range(sim.horizon):
+            if cores == 1:
+                work(*arrays, 0, size)
+            else:
+                list(pool.map(lambda cut: work(*arrays, *cut), pairwise(cuts)))
 
     def once() -> float:
-        from time import perf_counter
-
         with ThreadPoolExecutor(cores) as pool:
-            marks = [perf_counter()]
-            together(pool, _read, stream.size, stream)
-            marks.append(perf_counter())
-            together(pool, _gather, where.size, value, where)
-            marks.append(perf_counter())
-        return sim.horizon * max(b - a for a, b in pairwise(marks))
+            marks = [now()]
+            times(pool, _read, stream.size, stream)
+            marks.append(now())
+            times(pool, _gather, where.size, value, where)
+            marks.append(now())
+        return max(b - a for a, b in pairwise(marks))
 
     return once
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

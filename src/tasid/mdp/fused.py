@@ -29,7 +29,7 @@ They are the states `rows[first:end]`, or first … end−1 if `rows` is None. L
 one number of actions each, which lets the compiler unroll them.
 """
 
-_WORTH_COMPILING = 30_000_000
+_WORTH_COMPILING = 100_000_000
 """So many (h, s, a) take NumPy about as long as Numba takes to compile."""
 _done: Counter[Any] = Counter()
 """How many (h, s, a) of each kind were swept; decides when to compile, and nothing else."""
