@@ -9,6 +9,7 @@ from benchmarks import (
     lava_speed,
     lock_table,
     outcome_table,
+    peers,
     ppo_speed,
     starts_table,
     state_space,
@@ -17,6 +18,7 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "peers": peers,
     "lock-table": lock_table,
     "outcome-table": outcome_table,
     "state-space": state_space,
