@@ -112,6 +112,11 @@ class Grid:
             return cell
         return cell * self.headings + heading_names(self.directions).index(heading)
 
+    def poses(self, places: NDArray[np.integer], headings: NDArray[np.integer]) -> Poses:
+        """The poses at these rows and columns [n, 2] with these headings [n]."""
+        cells = (np.asarray(places, np.int64) + 1) @ np.array([self._width, 1])
+        return cells * self.headings + headings
+
     def places(self, poses: Poses) -> NDArray[np.int64]:
         """Row and column of each pose, [n, 2]."""
         return np.stack(np.divmod(poses // self.headings, self._width), axis=1) - 1
