@@ -19,7 +19,6 @@ import numpy as np
 from tasid.envs.target import State, stream
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
 
-
 EPISODE, HINDRANCE = 1 << 27, (1 << 27) + 1
 """Streams of an episode's key, far above those of its steps; step h hinders by HINDRANCE + h."""
 Worlds = tuple[tuple[float, PerturbedMDP], ...]

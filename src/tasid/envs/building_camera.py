@@ -6,12 +6,14 @@ numbers: so everything is a product or a choice of columns and rows, which compi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.envs.building_episode import Episode
 from tasid.envs.building_pose import DRAWS, Stand, Whereabouts, to_somebody
@@ -31,6 +33,8 @@ _POSTER, _SKIRTING = (1.1, 1.8), 0.15
 _FLOOR, _TOP = np.array([112.0, 104.0, 92.0]), np.array([206.0, 208.0, 204.0])
 _STRIPE = np.array([196.0, 160.0, 40.0])
 _TILE, _STEP = 0.8, 0.35
+_ROWS = 16
+"""Drawn at a time."""
 _GRAIN = 20
 """Sensor noise is uniform, so many levels wide."""
 
@@ -62,15 +66,73 @@ class CameraEmission:
 
     def picture(self, stand: Stand, bits: jax.Array, episode: Episode) -> jax.Array:
         """The picture at a point, with the numbers [NOISE_WORDS] that make its grain."""
-        clean = self.clean(stand, episode)
         # Four levels of grain from the four bytes of each number.
         grain = jax.lax.bitcast_convert_type(bits, jnp.uint8).reshape(SIDE, 3 * SIDE)
-        offset = ((grain.astype(jnp.int32) - 128) * self.grain) >> 8
-        seen = clean.astype(jnp.int32) + offset
-        return jnp.clip(seen, 0, 255).astype(jnp.uint8).reshape(PICTURE)
+
+        def grainy(clean: jax.Array, grain: jax.Array) -> jax.Array:
+            offset = ((grain.astype(jnp.int32) - 128) * self.grain) >> 8
+            return jnp.clip(clean.astype(jnp.int32) + offset, 0, 255).astype(jnp.uint8)
+
+        return self._by_rows(stand, episode, grain, grainy).reshape(PICTURE)
 
     def clean(self, stand: Stand, episode: Episode) -> jax.Array:
-        """Without grain, float32 [64, 192]."""
+        """Without grain, float32 [64, 64, 3]."""
+        none = jnp.zeros((SIDE, 3 * SIDE), jnp.uint8)
+        return self._by_rows(stand, episode, none, lambda seen, _: seen).reshape(PICTURE)
+
+    def _by_rows(
+        self,
+        stand: Stand,
+        episode: Episode,
+        grain: jax.Array,
+        finish: Callable[[jax.Array, jax.Array], jax.Array],
+    ) -> jax.Array:
+        """A few rows at a time, [64, 192].
+
+        The loop is there for what is worked out before it: a compiler would otherwise work columns
+        out again for every pixel, which takes ten times as long.
+        """
+        columns = self._columns(stand, episode)
+
+        def rows(ground: bool) -> Callable[[tuple[jax.Array, jax.Array]], jax.Array]:
+            def drawn(given: tuple[jax.Array, jax.Array]) -> jax.Array:
+                down, grain = given
+                seen = self._rows(columns, stand, episode, down, ground)
+                return finish(seen, grain)
+
+            return drawn
+
+        blocks = SIDE // _ROWS
+        down = jnp.asarray(_slopes().reshape(blocks, _ROWS, 1), jnp.float32)
+        parts = grain.reshape(blocks, _ROWS, 3 * SIDE)
+        half = blocks // 2
+        upper = jax.lax.map(rows(False), (down[:half], parts[:half]))
+        lower = jax.lax.map(rows(True), (down[half:], parts[half:]))
+        return jnp.concatenate([upper, lower]).reshape(SIDE, 3 * SIDE)
+
+    def _rows(
+        self,
+        columns: tuple[jax.Array, ...],
+        stand: Stand,
+        episode: Episode,
+        down: jax.Array,
+        ground: bool,
+    ) -> jax.Array:
+        """The rows with these slopes [n, 1] downward; only some of them can see the ground."""
+        depth, plain, poster, edge, near, coat, light = columns
+        height = _EYE - down * depth
+        hung = (height > _POSTER[0]) & (height < edge)
+        seen = jnp.where(hung, poster, jnp.where(height < _SKIRTING, 0.55 * plain, plain))
+        if ground:
+            seen = jnp.where(height < 0.0, self._ground(stand, down), seen)
+        else:
+            top = _coloured(_TOP) / (1.0 + _HAZE * (_CEILING - _EYE) / -down)
+            seen = jnp.where(height > _CEILING, top, seen)
+        figure = _EYE - down * near
+        return jnp.where((figure > 0.0) & (figure < episode.height), coat, seen * light)
+
+    def _columns(self, stand: Stand, episode: Episode) -> tuple[jax.Array, ...]:
+        """All that is the same from top to bottom, each [1, 192]."""
         aside = jnp.asarray(_slopes(), jnp.float32)
         stretch = jnp.asarray(np.sqrt(1.0 + _slopes() ** 2), jnp.float32)
         dx = (stand.ahead_x + aside * stand.ahead_y) / stretch
@@ -79,64 +141,47 @@ class CameraEmission:
         hits = self.whereabouts.cast(stand, dx, dy, _FAR)
         depth = hits.distance * (pixel / stretch)
         x, y = (
-            (start + hits.distance * step) * pixel
-            for start, step in ((stand.x, dx), (stand.y, dy))
+            (start + hits.distance * step) * pixel for start, step in ((stand.x, dx), (stand.y, dy))
         )
         plain, poster, hung = _wall(x, y)
-        shade = jnp.where(hits.across, 0.85, 1.0) / (1.0 + _HAZE * depth)
-        down = jnp.asarray(_slopes(), jnp.float32)[:, None]
-        height = _EYE - down * _thrice(depth)
-        lit = jnp.tile(episode.light, SIDE)[None]
-        on_wall = jnp.where(
-            (height > _POSTER[0]) & (height < _POSTER[1]) & _thrice(hung),
-            _by_colour(poster, shade),
-            _by_colour(plain, shade) * jnp.where(height < _SKIRTING, 0.55, 1.0),
+        shade = (jnp.where(hits.across, 0.85, 1.0) / (1.0 + _HAZE * depth))[:, None]
+        near = to_somebody(stand, episode, dx, dy) * (pixel / stretch)
+        # Behind a wall, or nowhere: so near that no row is low enough to meet it.
+        near = jnp.where(near < depth, jnp.maximum(near, 0.05), -1e9)
+        coat = episode.clothes * episode.light / (1.0 + _HAZE * jnp.maximum(near, 0.0))[:, None]
+        return (
+            _thrice(depth),
+            (plain * shade).reshape(1, -1),
+            (poster * shade).reshape(1, -1),
+            _thrice(jnp.where(hung, _POSTER[1], _POSTER[0])),
+            _thrice(near),
+            coat.reshape(1, -1),
+            jnp.tile(episode.light, SIDE)[None],
         )
-        seen = jnp.where(
-            height < 0.0,
-            self._ground(stand, aside, down),
-            jnp.where(height > _CEILING, _above(down), on_wall),
-        )
-        return self._somebody(seen, stand, episode, (dx, dy, stretch), depth, down) * lit
 
-    def _ground(self, stand: Stand, aside: jax.Array, down: jax.Array) -> jax.Array:
+    def _ground(self, stand: Stand, down: jax.Array) -> jax.Array:
         """The floor: tiles, and stripes where it goes down."""
-        depth = _EYE / jnp.maximum(down, 1e-3)
-        pixel, side = self.whereabouts.pixel, _thrice(aside)
+        depth = _EYE / down
+        side = jnp.asarray(_slopes().repeat(3)[None], jnp.float32)
+        pixel = self.whereabouts.pixel
         x = stand.x * pixel + depth * (stand.ahead_x + side * stand.ahead_y)
         y = stand.y * pixel + depth * (stand.ahead_y - side * stand.ahead_x)
-        odd = (jnp.floor(x / _TILE) + jnp.floor(y / _TILE)) % 2.0
-        floor = jnp.tile(jnp.asarray(_FLOOR, jnp.float32), SIDE)[None] * (0.86 + 0.28 * odd)
-        steps = jnp.floor((x + y) / _STEP) % 2.0
-        stripe = jnp.tile(jnp.asarray(_STRIPE, jnp.float32), SIDE)[None] * (0.25 + 0.75 * steps)
-        for zone in range(self.stairs.shape[0]):
-            west, low, east, high = self.stairs[zone] * pixel
-            inside = (x > west) & (x < east) & (y > low) & (y < high)
+        odd = _parity(x * (1 / _TILE)) ^ _parity(y * (1 / _TILE))
+        floor = _coloured(_FLOOR) * jnp.where(odd, 1.14, 0.86)
+        if self.stairs.shape[0]:
+            stripe = _coloured(_STRIPE) * jnp.where(_parity((x + y) * (1 / _STEP)), 1.0, 0.25)
+            inside = jnp.zeros(x.shape, bool)
+            for zone in range(self.stairs.shape[0]):
+                west, low, east, high = self.stairs[zone] * pixel
+                inside = inside | ((x > west) & (x < east) & (y > low) & (y < high))
             floor = jnp.where(inside, stripe, floor)
         return floor / (1.0 + _HAZE * depth)
 
-    def _somebody(
-        self,
-        seen: jax.Array,
-        stand: Stand,
-        episode: Episode,
-        rays: tuple[jax.Array, jax.Array, jax.Array],
-        depth: jax.Array,
-        down: jax.Array,
-    ) -> jax.Array:
-        """Who stands in the way, in front of what is behind."""
-        dx, dy, stretch = rays
-        near = to_somebody(stand, episode, dx, dy) * (self.whereabouts.pixel / stretch)
-        near = jnp.where(near < depth, jnp.maximum(near, 0.05), jnp.inf)
-        height = _EYE - down * _thrice(jnp.minimum(near, 1e6))
-        inside = (height > 0.0) & (height < episode.height) & _thrice(jnp.isfinite(near))
-        colour = jnp.tile(episode.clothes, SIDE)[None]
-        return jnp.where(inside, colour / (1.0 + _HAZE * _thrice(jnp.minimum(near, 1e6))), seen)
 
-
-def _slopes() -> np.ndarray:
+def _slopes() -> NDArray[np.float64]:
     """Of columns to the right and rows downward, at a depth of 1."""
-    return (np.arange(SIDE) + 0.5 - SIDE / 2) / (SIDE / 2)
+    middle = SIDE / 2
+    return (np.arange(SIDE, dtype=np.float64) + (0.5 - middle)) / middle
 
 
 def _thrice(columns: jax.Array) -> jax.Array:
@@ -144,14 +189,14 @@ def _thrice(columns: jax.Array) -> jax.Array:
     return jnp.broadcast_to(columns[:, None], (SIDE, 3)).reshape(1, 3 * SIDE)
 
 
-def _by_colour(colours: jax.Array, shade: jax.Array) -> jax.Array:
-    return (colours * shade[:, None]).reshape(1, 3 * SIDE)
+def _coloured(colour: NDArray[np.float64]) -> jax.Array:
+    """The same colour in every column, [1, 192]."""
+    return jnp.asarray(np.tile(colour, SIDE)[None], jnp.float32)
 
 
-def _above(down: jax.Array) -> jax.Array:
-    """The ceiling, darker with distance."""
-    depth = (_CEILING - _EYE) / jnp.maximum(-down, 1e-3)
-    return jnp.tile(jnp.asarray(_TOP, jnp.float32), SIDE)[None] / (1.0 + _HAZE * depth)
+def _parity(at: jax.Array) -> jax.Array:
+    """Is the whole number below odd?"""
+    return (jnp.floor(at).astype(jnp.int32) & 1) == 1
 
 
 def _wall(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

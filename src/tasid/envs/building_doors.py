@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.envs.building_places import ROUTE_ETA, Places, headings_in, layout_of, route_steps
+from tasid.mdp import AbstractSimulator, robust_dp
 from tasid.mdp.layout import FREE, WALL
 from tasid.mdp.sources.floor import Floor
 from tasid.mdp.sources.map_server import OccupancyMap
@@ -36,17 +39,16 @@ def closed(picture: OccupancyMap, points: Sequence[Sequence[float]]) -> Occupanc
 
 def doors_on(floor: Floor, route: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
     """The narrow places on a route of points (x, y) in metres, narrowest first."""
-    points = np.asarray(route, dtype=np.float64)
-    middles = (points[1:] + points[:-1]) / 2
+    places = list(dict.fromkeys((float(point[0]), float(point[1])) for point in route))
+    middles = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairwise(places)]
     found: dict[tuple[float, float], float] = {}
-    for x, y in np.concatenate([points, middles])[np.argsort([*range(0, 2 * len(points), 2),
-                                                              *range(1, 2 * len(middles), 2)])]:  # fmt: skip
+    for x, y in [*places, *middles]:
         row, column = _pixel(floor.picture, x, y)
         if floor.pixels[row, column] == FREE:
             runs = _run(floor.pixels[row], column), _run(floor.pixels[:, column], row)
             wide = min(map(_length, runs)) * floor.picture.resolution
             if wide <= _WIDEST:
-                found[(round(float(x), 6), round(float(y), 6))] = wide
+                found[round(x, 6), round(y, 6)] = wide
     return sorted(found, key=lambda point: found[point])
 
 
@@ -69,3 +71,83 @@ def _run(line: Pixels, at: int) -> slice:
 
 def _length(run: slice) -> int:
     return int(run.stop - run.start)
+
+
+def with_doors(
+    places: Places, sim: AbstractSimulator, doors: int | Sequence[Sequence[float]]
+) -> tuple[Floor, AbstractSimulator]:
+    """The floor and the map as they really are."""
+    if not isinstance(doors, int):
+        return _shut(places, sim, doors) if len(doors) else (places.floor, sim)
+    shut: list[tuple[float, float]] = []
+    truth = places.floor, sim
+    while len(shut) < doors:
+        for door in _candidates(places, truth[1], shut):
+            tried = _shut(places, sim, [*shut, door])
+            if _hinders(truth[1], tried[1]) and _arrives(tried[1]):
+                shut.append(door)
+                truth = tried
+                break
+        else:
+            raise MapError(
+                f"closed_doors: {doors}, but only {len(shut)} doors on the route can be closed "
+                "with another way left; give points (x, y) instead"
+            )
+    return truth
+
+
+def _candidates(
+    places: Places, sim: AbstractSimulator, shut: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    plan = robust_dp(sim, eta=ROUTE_ETA)
+    route = plan.route(int(sim.starts[0]))
+    where = {label: index for index, label in enumerate(sim.states)}
+    points = layout_of(sim).centres([where[step.state] for step in route]).tolist()
+    return [door for door in doors_on(places.floor, points) if door not in shut]
+
+
+def _shut(
+    places: Places, sim: AbstractSimulator, doors: Sequence[Sequence[float]]
+) -> tuple[Floor, AbstractSimulator]:
+    """The same poses on a map with closed doors: moves through them do not move."""
+    floor = places.floor
+    picture = closed(floor.picture, doors)
+    truth = Floor.of(
+        picture,
+        cell_size=floor.lattice.size,
+        robot_radius=floor.radius,
+        unknown="wall" if floor.pixels is floor.picture.pixels else "free",
+        directions=floor.lattice.directions,
+    )
+    layout = layout_of(sim)
+    poses = places.grid.poses(layout.positions, headings_in(layout))
+    after = truth.grid(places.cells, "drive").successors(poses)
+    order = np.argsort(poses)
+    successor = order[np.searchsorted(poses[order], after)]
+    stay = places.grid.actions.index("stay")
+    reward = np.where(successor == sim.successor, sim.reward, sim.reward[:, [stay]])
+    return truth, AbstractSimulator(
+        successor,
+        reward,
+        horizon=sim.horizon,
+        start=sim.starts.tolist(),
+        start_probabilities=sim.start_probabilities.tolist(),
+        states=sim.labels,
+        origin=sim.origin,
+    )
+
+
+def _hinders(before: AbstractSimulator, after: AbstractSimulator) -> bool:
+    """Is the first start's route no longer what it was?"""
+    plan = robust_dp(before, eta=ROUTE_ETA)
+    state = int(before.starts[0])
+    for step in range(before.horizon):
+        action = int(plan.actions[step, state])
+        if before.successor_at(step)[state, action] != after.successor_at(step)[state, action]:
+            return True
+        state = int(before.successor_at(step)[state, action])
+    return False
+
+
+def _arrives(sim: AbstractSimulator) -> bool:
+    return route_steps(robust_dp(sim, eta=0.0)) is not None

@@ -9,6 +9,7 @@ the doors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +100,8 @@ def draw(plan: Blueprint) -> DrawnFloor:
     rng = np.random.default_rng(plan.furniture)
     for low, high in (_SOUTH, _NORTH):
         canvas.hollow(0, low, LENGTH, high)
-    for x in plan.crossings:
-        canvas.hollow(x, _SOUTH[0], x + 2, _NORTH[1])
+    for west in plan.crossings:
+        canvas.hollow(west, _SOUTH[0], west + 2, _NORTH[1])
     _draw_lounge(canvas, plan.crossings[0])
     canvas.hollow(plan.lobby[0], _SOUTH[0], plan.lobby[1], _NORTH[1])
     _draw_blocks(canvas, plan)
@@ -108,7 +109,7 @@ def draw(plan: Blueprint) -> DrawnFloor:
     dock = (int(plan.dock) - 1, int(plan.dock) + 2)
     _draw_rooms(canvas, rng, (0, _SOUTH[0]), door_y=_SOUTH[0], kept=plan.goal_room)
     _draw_rooms(canvas, rng, (_NORTH[1], DEPTH), door_y=_NORTH[1], kept=dock)
-    canvas.hollow(*(plan.goal_room[0], 0, plan.goal_room[1], _SOUTH[0]))
+    canvas.hollow(plan.goal_room[0], 0, plan.goal_room[1], _SOUTH[0])
     for x in (plan.goal_room[0] + 1.5, plan.goal_room[1] - 0.5):
         canvas.door(x, _SOUTH[0])
     canvas.solid((plan.goal_room[0] + 2.2, 2.6, plan.goal_room[0] + 3.8, 3.4))
@@ -128,11 +129,11 @@ def draw(plan: Blueprint) -> DrawnFloor:
 
 
 def _draw_blocks(canvas: _Canvas, plan: Blueprint) -> None:
-    """Courts keep their walls and are unknown; the others are closed rooms with window panes."""
+    """Nobody enters what lies between the corridors; courts have bays on their long sides."""
     gaps = sorted([*((x, x + 2) for x in plan.crossings), plan.lobby])
-    for number, (before, after) in enumerate(zip(gaps, gaps[1:], strict=False), 1):
+    for number, (before, after) in enumerate(pairwise(gaps), 1):
         west, east = before[1], after[0]
-        if number in plan.courts:  # bays on the long sides make the walks around them differ
+        if number in plan.courts:
             canvas.hollow(west + 3, _SOUTH[1] - 1, west + 5, _SOUTH[1] + 1)
             canvas.hollow(east - 6, _NORTH[0] - 1, east - 3, _NORTH[0] + 1)
 

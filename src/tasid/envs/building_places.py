@@ -1,4 +1,4 @@
-"""Where the robot of a building may be: its floor, its docks and its goal, on any map.
+"""Where the robot of a building may be: its docks, its goal and the ways between, on any floor.
 
 Maps that come without a task get one: the goal is a far end of the largest area, and docks lie some
 forty steps away from it, as far apart from each other as that allows.
@@ -8,83 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
-from tasid.envs.building_floor import RESOLUTION, DrawnFloor, office_floor
-from tasid.mdp import AbstractSimulator
-from tasid.mdp.layout import FREE, GOAL, HAZARD, WALL
+from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.mdp.layout import FREE, GOAL, GridLayout, heading_names
 from tasid.mdp.sources.floor import Floor, why_unreachable
 from tasid.mdp.sources.grid import Grid, Rewards, checked_heading, grid_simulator
-from tasid.mdp.sources.map_server import OccupancyMap, read_map
+from tasid.mdp.sources.lattice import grown
 from tasid.mdp.sources.reach import steps_to_goal
-from tasid.mdp.sources.text_map import parse
 from tasid.mdp.sources.trouble import MapError
 
+ROUTE_ETA = 0.1
+_ROUTES = 3
+"""Episodes last this many times the route of the robust plan for η = ROUTE_ETA."""
 _STEPS_TO_GOAL = (30, 45)
 """How far docks are from the goal if nobody says where they are and the floor is large enough."""
+_LONGEST = 4096
+"""Steps, beyond which a plan that does not arrive never will."""
+_SHARE = 1 / 3
+"""Of the floor that cells have to connect if nobody says where to go."""
+_ROOMY = 3
+"""Times as many places as docks, so that these can be apart."""
 Place = tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """A map, and what is known about the task on it; all lengths in metres."""
-
-    picture: OccupancyMap
-    hazards: Sequence[Sequence[float]] = ()
-    docks: Sequence[Sequence[float | str]] = ()
-    goals: Sequence[Sequence[float]] = ()
-    source: str = ""
-
-
-def site_of(where: str | None, number: int | None, cell_size: float) -> Site:
-    """The floor that comes with the package, one by number, a ROS map, or a text map.
-
-    A text map is a file or the text itself; a character is a cell.
-    """
-    if where is None:
-        return _drawn(office_floor(number), number)
-    if number is not None:
-        raise MapError(f"floor: {number} with a map; floors by number are drawn, not read")
-    if "\n" in where:
-        return _written(where, cell_size, "text map")
-    path = Path(where)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        return Site(read_map(path), source=f"occupancy map {path.name}")
-    if path.suffix.lower() != ".txt":
-        raise MapError(f"map: {where!r} is neither a .yaml (ROS map) nor a .txt (drawn map)")
-    if not path.is_file():
-        raise MapError(f"map: {where}: no such file")
-    return _written(path.read_text(encoding="utf-8"), cell_size, f"text map {path.name}")
-
-
-def _drawn(floor: DrawnFloor, number: int | None) -> Site:
-    name = "office floor" if number is None else f"office floor {number}"
-    return Site(floor.picture, floor.hazards, [floor.dock], [floor.goal], name)
-
-
-def _written(text: str, size: float, source: str) -> Site:
-    cells, starts = parse(text)
-    every = max(round(size / RESOLUTION), 1)
-    rows = cells.shape[0]
-    pixels = np.where(cells == WALL, np.uint8(WALL), np.uint8(FREE))
-    pixels = pixels.repeat(every, axis=0).repeat(every, axis=1)
-
-    def centre(place: Any) -> tuple[float, float]:
-        return (float(place[1]) + 0.5) * size, (rows - float(place[0]) - 0.5) * size
-
-    # Smaller than the cell by more than a robot's radius, so that its neighbours stay free.
-    lava = [(*centre(place), 0.01 * size) for place in np.argwhere(cells == HAZARD)]
-    return Site(
-        OccupancyMap(np.pad(pixels, 0), size / every, (0.0, 0.0)),
-        hazards=lava,
-        docks=[(*centre(start), "E") for start in starts],
-        goals=[centre(goal) for goal in np.argwhere(cells == GOAL)],
-        source=source,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +102,19 @@ def _check_size(floor: Floor) -> None:
     )
 
 
+def _check_share(floor: Floor, places: int) -> None:
+    """Refuse cells too large for the corridors: what they connect is a small part of the floor."""
+    fits = ndimage.label(grown(floor.pixels, floor.radius / floor.picture.resolution) == FREE)[0]
+    most = int(np.bincount(fits[fits > 0]).max()) * floor.picture.resolution**2
+    size = floor.lattice.size
+    if places < 2 or places * size**2 < _SHARE * most:
+        raise MapError(
+            f"cell_size: the floor falls apart in cells of {size:g} m for a robot of radius "
+            f"{floor.radius:g} m: they connect {places * size**2:.0f} of {most:.0f} m² where the "
+            f"robot fits; try cells of {size / 2:g} m or a smaller robot_radius"
+        )
+
+
 def _given(floor: Floor, docks: Sequence[Sequence[float | str]]) -> list[Place]:
     return [floor.cell("start", float(dock[0]), float(dock[1])) for dock in docks]
 
@@ -166,12 +127,7 @@ def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> 
     """The place farthest from a dock, or an end of the largest area."""
     free = floor.cells == FREE
     own = areas[docks[0]] if docks else np.bincount(areas[free]).argmax()
-    if (areas == own).sum() < 2:
-        raise MapError(
-            "map: its largest area has one place; "
-            + "; ".join(str(door) for door in floor.doors()) * 1
-            + " try a smaller cell_size or robot_radius"
-        )
+    _check_share(floor, int((areas == own).sum()))
     grid = floor.grid(floor.cells, "drive")
     first = docks[0] if docks else tuple(np.argwhere((areas == own) & free)[0])
     place: Place = (int(first[0]), int(first[1]))
@@ -186,29 +142,44 @@ def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> 
 def _more_docks(
     grid: Grid, goals: Sequence[Place], docks: list[int], wanted: int, heading: str
 ) -> list[int]:
-    """Places at about the right distance from the goal, each as far from the others as can be."""
+    """Places at about the right distance from the goal, each as far from the others as can be.
+
+    A dozen docks look into all directions in turn; hundreds are anywhere on the floor.
+    """
     if wanted < 1:
         return []
     distance = _steps_to(grid, goals)
-    places = np.argwhere(np.isfinite(distance) & (grid.cells == FREE))
+    own = np.isin(np.arange(grid.cells.size).reshape(grid.cells.shape), _cells(grid, docks))
+    places = np.argwhere(np.isfinite(distance) & (grid.cells == FREE) & ~own)
+    if len(places) < wanted:
+        raise MapError(
+            f"starts: {wanted + len(docks)}, but the goal can be reached from "
+            f"{len(places) + len(docks)} places; smaller cells make more of them"
+        )
     steps = distance[tuple(places.T)]
     low, high = _STEPS_TO_GOAL
-    right = (steps >= low) & (steps <= high)
-    if right.sum() < wanted + len(docks):
-        right = steps >= np.quantile(steps, 0.5)
-    pool, chosen = places[right], [tuple(p) for p in grid.places(np.array(docks, int))]
-    if len(pool) < wanted:
-        raise MapError(f"starts: {wanted + len(docks)} for a floor with {len(pool)} places for docks")
+    pools = [(steps >= low) & (steps <= high), steps >= np.median(steps), steps > 0]
+    right = next(pool for pool in pools if pool.sum() >= _ROOMY * wanted or pool is pools[-1])
+    pool = places[right]
+    chosen = [np.array(place) for place in grid.places(np.array(docks, dtype=np.int64))]
     if not chosen:
-        aim = min(np.mean(_STEPS_TO_GOAL), float(steps.max()))
-        chosen = [tuple(pool[np.abs(steps[right] - aim).argmin()])]
-    found = list(chosen) if not docks else []
+        aim = min(float(np.mean(_STEPS_TO_GOAL)), float(steps.max()))
+        chosen = [pool[np.abs(steps[right] - aim).argmin()]]
+    found = [] if docks else list(chosen)
     near = np.min([np.abs(pool - place).sum(axis=1) for place in chosen], axis=0)
     while len(found) < wanted:
-        best = int(near.argmax())
-        found.append(tuple(pool[best]))
-        near = np.minimum(near, np.abs(pool - pool[best]).sum(axis=1))
-    return [grid.pose(int(row), int(column), heading) for row, column in found]
+        best = pool[near.argmax()]
+        found.append(best)
+        near = np.minimum(near, np.abs(pool - best).sum(axis=1))
+    names = heading_names(grid.directions)
+    first = names.index(heading)
+    looks = [names[(first + turn) % grid.directions] for turn in range(len(found))]
+    return [grid.pose(int(r), int(c), look) for (r, c), look in zip(found, looks, strict=True)]
+
+
+def _cells(grid: Grid, poses: Sequence[int]) -> NDArray[np.int64]:
+    row, column = grid.places(np.array(poses, dtype=np.int64)).T
+    return row * grid.cells.shape[1] + column
 
 
 def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
@@ -227,3 +198,46 @@ def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
         level = [p for p in fresh if np.isinf(distance[p]) and grid.cells[p] == FREE]
         steps += 1
     return distance
+
+
+def robust_horizon(sim: AbstractSimulator) -> int:
+    """Three times the longest route of the robust plan, made for a robot that has that long."""
+    horizon = 32
+    while horizon <= _LONGEST:
+        plan = robust_dp(sim.with_horizon(min(horizon, sim.horizon)), eta=ROUTE_ETA)
+        steps = route_steps(plan)
+        if steps is not None and _ROUTES * steps <= horizon:
+            return _ROUTES * steps
+        horizon *= 2
+    raise MapError(
+        f"horizon: none given, and the robust plan for η = {ROUTE_ETA} does not lead to the goal "
+        "from every start; give one, or move hazards away from the only way"
+    )
+
+
+def route_steps(plan: RobustPlan) -> int | None:
+    """Steps to a goal if nothing goes wrong, from the worst start; None if one does not arrive."""
+    sim = plan.simulator
+    layout = layout_of(sim)
+    goal = layout.cells[tuple(layout.positions.T)] == GOAL
+    states = np.asarray(sim.starts)
+    for step in range(sim.horizon + 1):
+        if goal[states].all():
+            return step
+        if step < sim.horizon:
+            states = sim.successor_at(step)[states, plan.actions[step][states]]
+    return None
+
+
+def layout_of(sim: AbstractSimulator) -> GridLayout:
+    """Where the poses lie."""
+    if sim.layout is None or sim.layout.headings is None:
+        raise ValueError("simulator: it has no poses, so there is nothing to see from them")
+    return sim.layout
+
+
+def headings_in(layout: GridLayout) -> NDArray[np.int8]:
+    """Where each pose looks [S], clockwise from north."""
+    if layout.headings is None:
+        raise ValueError("layout: its states have no headings")
+    return layout.headings

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -47,9 +48,7 @@ class RayMap:
     table: jax.Array
     """Width + 256 · height of a free rectangle, uint16 [rows, columns, 16]; 0 where it is solid."""
 
-    def cast(
-        self, x: jax.Array, y: jax.Array, dx: jax.Array, dy: jax.Array, limit: Any
-    ) -> Hits:
+    def cast(self, x: jax.Array, y: jax.Array, dx: jax.Array, dy: jax.Array, limit: Any) -> Hits:
         """Rays from points in free pixels along unit vectors; all arrays of one shape."""
         far = jnp.broadcast_to(jnp.asarray(limit, jnp.float32), dx.shape)
         return Hits(*_cast(self.table, x, y, dx, dy, far))
@@ -83,7 +82,7 @@ def _longest(solid: NDArray[np.bool_]) -> list[NDArray[np.uint16]]:
     free = runs > 0
     chosen = [np.where(free, runs + np.uint16(256), np.uint16(0)) for _ in _SLOPES]
     reach = [np.minimum(runs / np.cos(a), free / np.sin(a)).astype(np.float32) for a in _SLOPES]
-    for below, height in zip(_HEIGHTS, _HEIGHTS[1:], strict=False):
+    for below, height in pairwise(_HEIGHTS):
         width = np.zeros_like(runs)
         width[:-below] = np.minimum(widths[below][:-below], widths[height - below][below:])
         widths[height] = width
@@ -106,6 +105,10 @@ def _runs(solid: NDArray[np.bool_]) -> NDArray[np.uint16]:
     return np.minimum(first - columns, 255).astype(np.uint16)
 
 
+_Rays = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+"""Column, row, distance, whether a side across was met, and whether it goes on."""
+
+
 @custom_vmap
 def _cast(
     table: jax.Array,
@@ -124,7 +127,7 @@ def _cast(
         for d, ahead in ((dx, right), (dy, up))
     )
 
-    def step(ray: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(ray: _Rays) -> _Rays:
         column, row, distance, across, live = ray
         at = (row * columns + column) * _SECTORS + sector
         size = flat.at[at].get(mode="promise_in_bounds").astype(jnp.int32)
@@ -150,7 +153,7 @@ def _cast(
             live,
         )
 
-    def steps(ray: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def steps(ray: _Rays) -> _Rays:
         for _ in range(_STEPS):
             ray = step(ray)
         return ray

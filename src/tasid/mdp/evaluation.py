@@ -53,8 +53,7 @@ def blind_value(world: PerturbedMDP | Sequence[tuple[float, PerturbedMDP]]) -> f
     sim = worlds[0][1].simulator
     plan = robust_dp(sim, eta=0.0)
     nominal = {
-        tuple(step.action for step in plan.route(int(start)))
-        for start in sim.starts[:_MOST_ROUTES]
+        tuple(step.action for step in plan.route(int(start))) for start in sim.starts[:_MOST_ROUTES]
     }
     blind = [np.array(actions)[:, None] for actions in sorted(nominal)]
     blind += [np.array([[a]]) for a in range(sim.num_actions)]

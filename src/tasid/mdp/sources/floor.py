@@ -121,6 +121,9 @@ def why_unreachable(floor: Floor) -> Callable[[Place, Place], str]:
     """For a warning: the doors lost between a start and a goal, in words."""
 
     def told(start: Place, goal: Place) -> str:
+        areas = floor.lattice.areas()
+        if areas[start] == areas[goal]:
+            return "every way there leads over a hazard"
         doors = floor.doors_between(start, goal)
         if not doors:
             return "no way leads there on the map itself, however small the robot"
