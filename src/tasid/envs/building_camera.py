@@ -148,7 +148,8 @@ class CameraEmission:
         near = to_somebody(stand, episode, dx, dy) * (pixel / stretch)
         # Behind a wall, or nowhere: so near that no row is low enough to meet it.
         near = jnp.where(near < depth, jnp.maximum(near, 0.05), -1e9)
-        coat = episode.clothes * episode.light / (1.0 + _HAZE * jnp.maximum(near, 0.0))[:, None]
+        worn = (episode.clothes * episode.light)[None]
+        coat = worn / (1.0 + _HAZE * jnp.maximum(near, 0.0))[:, None]
         return (
             _thrice(depth),
             (plain * shade).reshape(1, -1),

@@ -15,6 +15,8 @@ from tasid.mdp.sources.trouble import MapError
 
 _SPOTS = 6
 """Places on the route where somebody may stand, people and chairs in turn."""
+_MARGIN = 3
+"""Places that stay free at either end of a route, fewer on a short one."""
 
 
 def days_of(
@@ -52,7 +54,8 @@ def _spots(sim: AbstractSimulator) -> NDArray[np.int64]:
     route = robust_dp(sim, eta=ROUTE_ETA).route(int(sim.starts[0]))
     met = list(dict.fromkeys(tuple(layout.positions[where[step.state]].tolist()) for step in route))
     kept = []
-    for place in met[3:-3]:
+    margin = max(min(_MARGIN, len(met) // 4), 1)
+    for place in met[margin:-margin]:
         if layout.cells[place] == FREE and _can_pass(sim, layout, place):
             kept.append(place)
     chosen = kept[:: max(-(-len(kept) // _SPOTS), 1)]
