@@ -153,19 +153,20 @@ def test_no_observation_comes_back(sensor):
 # ---------------------------------------------------------------- camera
 
 
-def test_walls_stand_where_rays_end():
+@pytest.mark.parametrize(("heading", "ahead"), [("E", 0.0), ("N", math.pi / 2)])
+def test_walls_stand_where_rays_end(heading, ahead):
     """Every column: ceiling above the wall's upper edge, by the distance that a slow ray walks."""
     env = tasid.make("building", map=ROOM.replace("L", "."), sensor="camera", **STILL)
-    x, y = 3.5, 2.5
+    x, y = 4.5, 2.5
     emission = env.target.emission
     days = jax.vmap(env.target.circumstances.draw)(episode_keys(seed_key(1), 0, jnp.arange(1)))
     day = jax.tree.map(lambda leaf: leaf[0], days)
-    stand = emission.whereabouts.stand(jnp.full(3, 1 << 31, jnp.uint32), pose(env, x, y, "E"))
+    stand = emission.whereabouts.stand(jnp.full(3, 1 << 31, jnp.uint32), pose(env, x, y, heading))
     picture = np.asarray(emission.clean(stand, day)) / np.asarray(day.light)
     slopes = (np.arange(64) - 31.5) / 32
     for column, right in enumerate(slopes):
         turned = -math.atan(right) + 1e-5
-        distance = 0.05 * walked_range(solid_of(ROOM), 20 * x, 20 * y, turned, 800.0)
+        distance = 0.05 * walked_range(solid_of(ROOM), 20 * x, 20 * y, ahead + turned, 800.0)
         depth = distance * math.cos(turned)
         for row, down in enumerate(slopes):
             height = 1.0 - down * depth
