@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    building_speed,
     lava_speed,
     lock_table,
     outcome_table,
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "starts-table": starts_table,
     "trust": trust,
     "lava-speed": lava_speed,
+    "building-speed": building_speed,
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from tasid.cli.arguments import (
     Json,
     Settings,
     environment_options,
+    lost_doors_of,
     point,
     simulator_of,
 )
@@ -85,6 +87,9 @@ def plan(
     }
     if sim.origin is not None and sim.origin.implied_eta is not None:
         result["implied_eta"] = sim.origin.implied_eta
+    doors = lost_doors_of(source, options)
+    if doors is not None:
+        result["lost_doors"] = [asdict(door) for door in doors]
     if png is None:
         changes = changes_of(robust, nominal, likeliest_starts(sim))
     else:
@@ -92,7 +97,7 @@ def plan(
         from tasid.report.routes import Routes
 
         routes = Routes(robust, nominal)
-        plan_picture(routes, png)
+        plan_picture(routes, png, marks=[(door.x, door.y) for door in doors or ()])
         changes = routes.changes
         result["png"] = str(png)
     result["flips"] = [change.as_json() for change in changes]
@@ -101,6 +106,8 @@ def plan(
         print_json(result)
     else:
         print_plan(result, in_words(changes, eta))
+        for door in doors or ():
+            print(f"lost on the way to cells: {door}")
 
 
 def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:

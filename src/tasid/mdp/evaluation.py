@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,17 +104,25 @@ def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) ->
     return tremble(sim, eta=eta, towards=nature)
 
 
-def blind_value(world: PerturbedMDP) -> float:
+def blind_value(world: PerturbedMDP | Sequence[tuple[float, PerturbedMDP]]) -> float:
     """What needs no eyes: the better of the best constant action and the open-loop nominal plan.
 
-    With several starts the plan's route from each of them is tried on the whole mixture.
+    Of several worlds with their probabilities, the first one's plan is tried on the mixture. With
+    several starts so is the plan's route from each of them, up to 32 that differ.
     """
-    sim = world.simulator
+    worlds = [(1.0, world)] if isinstance(world, PerturbedMDP) else list(world)
+    sim = worlds[0][1].simulator
     plan = robust_dp(sim, eta=0.0)
-    nominal = [[step.action for step in plan.route(int(start))] for start in sim.starts]
-    open_loop = max(policy_value(world, np.array(actions)[:, None]) for actions in nominal)
-    constant = max(policy_value(world, np.array([[a]])) for a in range(sim.num_actions))
-    return max(open_loop, constant)
+    nominal = {
+        tuple(step.action for step in plan.route(int(start))) for start in sim.starts[:_MOST_ROUTES]
+    }
+    blind = [np.array(actions)[:, None] for actions in sorted(nominal)]
+    blind += [np.array([[a]]) for a in range(sim.num_actions)]
+    return max(sum(chance * policy_value(one, b) for chance, one in worlds) for b in blind)
+
+
+_MOST_ROUTES = 32
+"""Starts whose routes are tried blind; of thousands all would take minutes."""
 
 
 @dataclass(frozen=True)
