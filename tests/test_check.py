@@ -156,6 +156,25 @@ def test_without_a_map_there_is_nothing_to_check():
         check_target(tasid.wrap(Room(Faults())), MAP, episodes=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "implied"),
+    [
+        ("FrozenLake-v1", {"success_rate": 0.8}, 0.2),
+        ("CliffWalking-v1", {"is_slippery": True}, 2 / 3),
+    ],
+)
+def test_an_eta_below_that_of_the_environments_own_table_is_named(name, options, implied):
+    sim = tasid.AbstractSimulator.from_toy_text(
+        name, horizon=12, deterministic="most-likely", **options
+    )
+    with tasid.wrap(name, **options) as target:
+        too_low = check_target(target, sim, eta=min(implied, 0.45) - 0.15, episodes=4)
+        assert "η of the table" in names(too_low)
+        assert f"probability {implied:.6g}" in " ".join(too_low.problems)
+        if implied < 0.5:
+            assert "η of the table" not in names(check_target(target, sim, eta=implied, episodes=4))
+
+
 # ---------------------------------------------------------------- can the map work at all?
 
 
@@ -244,6 +263,14 @@ def test_the_command_answers_in_words_and_in_json(capsys):
     got = json.loads(run(capsys, *flags, "--json"))
     assert (got["ok"], got["problems"]) == (True, [])
     assert got["population_limit"]["loss"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_command_checks_where_no_eta_could_be_planned_for(capsys):
+    """Gymnasium's lake slips in two of three steps unless told otherwise."""
+    lake = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--horizon", 5]
+    found = json.loads(run(capsys, *lake, "--episodes", 4, "--json"))
+    assert not found["ok"]
+    assert any("nobody can tell" in one for one in found["problems"])
 
 
 def test_the_command_names_a_map_that_does_not_fit(capsys, tmp_path):

@@ -100,12 +100,18 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
     return make(source, **options).simulator
 
 
+def implied_eta(sim: AbstractSimulator | None) -> float:
+    """The η of the environment that the map was made from, if the map knows it; else 0."""
+    known = None if sim is None or sim.origin is None else sim.origin.implied_eta
+    return known or 0.0
+
+
 def eta_for(eta: float | None, sim: AbstractSimulator | None) -> float:
     """As given; else what the map says of the environment it was made from, if anything slips."""
     if eta is not None:
         return eta
-    implied = None if sim is None or sim.origin is None else sim.origin.implied_eta
-    if implied is not None and implied >= 0.5:
+    implied = implied_eta(sim)
+    if implied >= 0.5:
         raise ValueError(
             f"--eta: on this map the environment does something else with probability {implied:g}, "
             "and from 0.5 on nobody can tell what happened; make it slip less, or give an --eta "

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from tasid.envs.gym_spaces import Encoding
+from tasid.mdp.sources.gym_id import make_by_id
 
 ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
 """What a lane tells besides its observation: the episode is over; it was cut off; the environment
@@ -26,10 +27,8 @@ raised, which may be tried again; it gave something that cannot be used, which m
 
 def make_env(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """An environment by its id."""
-    try:
-        return gymnasium.make(name, **options)
-    except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
-        raise ValueError(f"env: Gymnasium makes no {name!r} of this ({error})") from None
+    made: gymnasium.Env[Any, Any] = make_by_id(name, options, argument="env")
+    return made
 
 
 @dataclass(frozen=True, eq=False)

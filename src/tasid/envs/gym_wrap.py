@@ -15,7 +15,7 @@ from tasid.envs.gym_lane import LaneMaker, make_env
 from tasid.envs.gym_lanes import Lanes
 from tasid.envs.gym_spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.envs.gym_target import GymTarget, check_horizon
-from tasid.envs.registry import GYM
+from tasid.mdp.sources.gym_id import GYM
 
 _LANES = 8
 """How many environments a factory makes unless told otherwise."""

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tasid.envs import combination_lock, lava_crossing
 from tasid.envs.block import BlockMDP
+from tasid.mdp.sources.gym_id import GYM
 
 if TYPE_CHECKING:
     from tasid.envs.gym_target import GymTarget
-
-GYM = "gym:"
-"""Names of Gymnasium environments begin with this where names of ours may stand, too."""
 
 ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
     combination_lock.NAME: combination_lock.combination_lock,

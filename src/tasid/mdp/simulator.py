@@ -162,12 +162,16 @@ class AbstractSimulator:
 
     @staticmethod
     def from_toy_text(
-        env: Any, *, horizon: int, deterministic: str = "refuse"
+        env: Any, *, horizon: int, deterministic: str = "refuse", **options: Any
     ) -> AbstractSimulator:
-        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`."""
+        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`.
+
+        `env` is an environment, or the id of one with options for `gymnasium.make`.
+        """
         from tasid.mdp.sources.toy_text import from_toy_text
 
-        return from_toy_text(env, horizon=horizon, deterministic=deterministic).simulator
+        read = from_toy_text(env, horizon=horizon, deterministic=deterministic, **options)
+        return read.simulator
 
     @staticmethod
     def from_function(

@@ -1,0 +1,46 @@
+"""Gymnasium's environments by id: made, or refused with what would be right."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from tasid.mdp.sources.trouble import MapError
+
+GYM = "gym:"
+"""Names of Gymnasium environments begin with this where other names may stand, too."""
+_NEAREST = 3
+
+
+def make_by_id(name: str, options: Mapping[str, Any], *, argument: str) -> Any:
+    """The environment of an id, or of module:id; `argument` is what a message names."""
+    import gymnasium
+
+    try:
+        return gymnasium.make(name, **options)
+    except (
+        gymnasium.error.NameNotFound,
+        gymnasium.error.NamespaceNotFound,
+        gymnasium.error.VersionNotFound,
+    ):
+        raise MapError(
+            f"{argument}: Gymnasium makes no {name!r} of this: no such id{_nearest(name)}"
+        ) from None
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise MapError(f"{argument}: Gymnasium makes no {name!r} of this ({error})") from None
+
+
+def _nearest(name: str) -> str:
+    """Ids that look like this one, and where Minigrid's are."""
+    import gymnasium
+
+    bare = name.rpartition(":")[2]
+    if bare.startswith("MiniGrid-") and importlib.util.find_spec("minigrid"):
+        return f"; Minigrid's are known once it is imported: minigrid:{bare}"
+    folded = {known.casefold(): known for known in gymnasium.registry}
+    near = get_close_matches(bare.casefold(), folded, n=_NEAREST, cutoff=0.5)
+    if near:
+        return f"; nearest: {', '.join(folded[one] for one in near)}"
+    return "; ids that a module registers are written module:id"
