@@ -1,7 +1,7 @@
 """Every block of code in README.md and docs/*.md is run, as a reader would type it in.
 
-Python blocks of a file run in order, as one script with the file's own line numbers; of shell blocks
-every `tasid` command is run. What would take minutes is made small:
+Python blocks of a file run in order, as one script with the file's own line numbers; of shell
+blocks every `tasid` command is run. What would take minutes is made small:
 
 - calls that learn, score or check do so with the few episodes below, or as few as a refusal says
   that it takes, and nothing is learned from pictures (the tests of the examples do that);

@@ -20,6 +20,7 @@ from tasid.cli.arguments import (
     implied_eta,
     map_for,
 )
+from tasid.cli.imports import Imports, import_all
 
 _MARKS = {"ok": "ok      ", "problem": "PROBLEM ", "note": "        "}
 
@@ -34,12 +35,14 @@ def check(
     seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
     env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
     settings: Settings = None,
+    imports: Imports = None,
     as_json: Json = False,
 ) -> None:
     """Hold a target against a map before anything is learned: what does not fit?"""
     from tasid.envs.registry import open_world
     from tasid.runs.check import check_target
 
+    import_all(imports)
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon} if ours else {}))
     if ours:

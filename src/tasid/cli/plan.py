@@ -17,6 +17,7 @@ from tasid.cli.arguments import (
     point,
     simulator_of,
 )
+from tasid.cli.imports import Imports, import_all
 
 
 def plan(
@@ -44,12 +45,14 @@ def plan(
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
     settings: Settings = None,
+    imports: Imports = None,
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.mdp import certify, policy_value, robust_dp
     from tasid.mdp.flips import changes_of, in_words, likeliest_starts
 
+    import_all(imports)
     options = environment_options(
         settings,
         start=point("--start", start),

@@ -24,6 +24,7 @@ from tasid.cli.arguments import (
     map_for,
     run_folder,
 )
+from tasid.cli.imports import Imports, import_all
 
 _NUMBERINGS = ("place", "action", "rank")
 
@@ -68,6 +69,7 @@ def train(
         int | None, typer.Option(help="Instance of the environment; the seed if not given.")
     ] = None,
     settings: Settings = None,
+    imports: Imports = None,
     evaluation_episodes: Episodes = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
@@ -78,6 +80,7 @@ def train(
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
 
+    import_all(imports)
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
     if ours:

@@ -12,6 +12,7 @@ from tasid.mdp.sources.trouble import MapError
 GYM = "gym:"
 """Names of Gymnasium environments begin with this where other names may stand, too."""
 _NEAREST = 3
+_RELAYS = ("GymV21Environment", "GymV26Environment")
 
 
 def make_by_id(name: str, options: Mapping[str, Any], *, argument: str) -> Any:
@@ -44,3 +45,14 @@ def _nearest(name: str) -> str:
     if near:
         return f"; nearest: {', '.join(folded[one] for one in near)}"
     return "; ids that a module registers are written module:id"
+
+
+def registered_id(name: str) -> str | None:
+    """The id, if it is registered already: nothing is imported to find out.
+
+    Of module:id the id alone counts. Ids that make others by their names are left out.
+    """
+    import gymnasium
+
+    bare = name.rpartition(":")[2]
+    return bare if bare in gymnasium.registry and not bare.startswith(_RELAYS) else None
