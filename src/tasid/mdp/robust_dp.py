@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tasid.mdp.backward import Rows, backward, frontier_when_cheaper, swept
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.size import refuse_larger
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,10 @@ def robust_dp(
     `reachable_only` forces either way.
     """
     eta = checked_eta(eta)
-    actions = np.zeros(
-        (simulator.horizon, simulator.num_states),
-        dtype=np.min_scalar_type(simulator.num_actions - 1),
-    )
-
+    shape = (simulator.horizon, simulator.num_states)
+    kind = np.min_scalar_type(simulator.num_actions - 1)
+    refuse_larger("horizon", shape, kind.itemsize, "plan for fewer steps, or on fewer states")
+    actions = np.zeros(shape, dtype=kind)
     numbers = np.arange(simulator.num_actions, dtype=actions.dtype)
 
     def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:

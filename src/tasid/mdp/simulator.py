@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasid.mdp.layout import GridLayout
 from tasid.mdp.origin import Origin
+from tasid.mdp.size import MOST_STEPS
 from tasid.storage import read_artifact, write_artifact
 
 if TYPE_CHECKING:
@@ -276,6 +277,8 @@ def _checked_horizon(horizon: int) -> int:
         raise SimulatorError(f"horizon: {horizon!r} is not a whole number")
     if horizon < 1:
         raise SimulatorError(f"horizon: {horizon} is below 1; an episode has at least one step")
+    if horizon > MOST_STEPS:
+        raise SimulatorError(f"horizon: {horizon:.6g} is above {MOST_STEPS}, the longest episode")
     return int(horizon)
 
 
