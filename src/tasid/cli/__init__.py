@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from tasid.cli import interrupt
+from tasid.cli import interrupt, plain_text
 from tasid.cli.budget import budget
 from tasid.cli.check import check
 from tasid.cli.evaluate import evaluate
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # Compiled code is kept between runs; JAX reads this when a command imports it.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    plain_text.fall_back()
     try:
         with interrupt.never_lost():
             app(args=arguments, prog_name="tasid")
@@ -46,10 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if ended.code == interrupt.CODE:
             interrupt.leave()
         raise
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, OverflowError) as error:
         if os.environ.get("TASID_TRACEBACK"):
             raise
         _fail(str(error), 2)
+    except MemoryError as error:
+        _fail(f"out of memory ({error})", 2)
 
 
 def _fail(message: str, code: int) -> None:

@@ -10,22 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasid.cli import ranges
+
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
 ]
-Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]
-Eta = Annotated[float, typer.Option(help="Perturbation level η the plan guards against.")]
+Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.", callback=ranges.steps)]
+Eta = Annotated[
+    float,
+    typer.Option(help="Perturbation level η the plan guards against.", callback=ranges.finite),
+]
 EtaOrMaps = Annotated[
     float | None,
     typer.Option(
-        help="Perturbation level η the plan guards against; the map's own if it has one, or 0.1."
+        help="Perturbation level η the plan guards against; the map's own if it has one, or 0.1.",
+        callback=ranges.finite,
     ),
 ]
 USUAL_ETA = 0.1
-Seed = Annotated[int, typer.Option(help="Seeds everything.")]
+Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
+EpisodesSeed = Annotated[
+    int, typer.Option(help="Draws the episodes, nothing else.", callback=ranges.seeds)
+]
+EnvSeed = Annotated[
+    int | None, typer.Option(help="Instance of the environment.", callback=ranges.seeds)
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the environment; repeatable."),
@@ -40,7 +52,10 @@ MapSettings = Annotated[
 ]
 Episodes = Annotated[
     int | None,
-    typer.Option(help="Episodes to evaluate on; 10 000, or 1000 in gym:ID, if not given."),
+    typer.Option(
+        help="Episodes to evaluate on; 10 000, or 1000 in gym:ID, if not given.",
+        callback=ranges.episodes,
+    ),
 ]
 
 

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json
 from tasid.cli.arguments import (
     USUAL_ETA,
+    EnvSeed,
+    EpisodesSeed,
     EtaOrMaps,
     Horizon,
     Json,
@@ -31,9 +34,14 @@ def check(
     map_settings: MapSettings = None,
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
-    episodes: Annotated[int, typer.Option(help="Episodes for each test.")] = 160,
-    seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
-    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    episodes: Annotated[
+        int,
+        typer.Option(
+            help="Episodes for each test.", callback=ranges.within(2, ranges.MOST_CHECKED)
+        ),
+    ] = 160,
+    seed: EpisodesSeed = 0,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tasid.cli.answers import print_json, print_scores
-from tasid.cli.arguments import Episodes, Json, Settings
+from tasid.cli.arguments import EnvSeed, Episodes, EpisodesSeed, Json, Settings
 from tasid.cli.imports import Imports, import_all
 from tasid.cli.recorded import world_of
 
@@ -18,11 +18,11 @@ def evaluate(
     env: Annotated[
         str | None, typer.Option(help="Another environment than the recorded one.")
     ] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
     episodes: Episodes = None,
-    seed: Annotated[int, typer.Option(help="Draws the episodes, nothing else.")] = 0,
+    seed: EpisodesSeed = 0,
     as_json: Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""

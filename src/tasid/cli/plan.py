@@ -9,6 +9,7 @@ import typer
 
 from tasid.cli.answers import print_json, print_plan
 from tasid.cli.arguments import (
+    EnvSeed,
     Eta,
     Horizon,
     Json,
@@ -31,7 +32,7 @@ def plan(
     eta: Eta = 0.1,
     horizon: Horizon = None,
     png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    env_seed: EnvSeed = None,
     start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
     goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
     cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,

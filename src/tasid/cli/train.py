@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json, print_training
 from tasid.cli.arguments import (
     USUAL_ETA,
@@ -43,17 +44,25 @@ def train(
     ] = "auto",
     method: Annotated[str, typer.Option(help="How to learn: outcome or paper.")] = "outcome",
     epsilon: Annotated[
-        float | None, typer.Option(help="With auto: share of unclear transitions allowed.")
+        float | None,
+        typer.Option(
+            help="With auto: share of unclear transitions allowed.", callback=ranges.finite
+        ),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="With auto: chance of overlooking such a share.")
+        float | None,
+        typer.Option(help="With auto: chance of overlooking such a share.", callback=ranges.finite),
     ] = None,
     labels: Annotated[
         str | None,
         typer.Option(help="Number outcomes by place, action or rank, if not by evidence."),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
+        int | None,
+        typer.Option(
+            help="Number of start states N; episodes begin in any of them.",
+            callback=ranges.within(1, ranges.MOST_STEPS),
+        ),
     ] = None,
     starts_by: Annotated[
         str, typer.Option(help="Tell starts apart by evidence, or by return alone.")
@@ -62,11 +71,17 @@ def train(
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
     epopt_epsilon: Annotated[
-        float | None, typer.Option(help="With +dr: pre-train on this share of worst episodes.")
+        float | None,
+        typer.Option(
+            help="With +dr: pre-train on this share of worst episodes.", callback=ranges.finite
+        ),
     ] = None,
     seed: Seed = 0,
     env_seed: Annotated[
-        int | None, typer.Option(help="Instance of the environment; the seed if not given.")
+        int | None,
+        typer.Option(
+            help="Instance of the environment; the seed if not given.", callback=ranges.seeds
+        ),
     ] = None,
     settings: Settings = None,
     imports: Imports = None,
@@ -92,8 +107,6 @@ def train(
         raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
     usual = 10_000 if ours else 1_000
     number = usual if evaluation_episodes is None else evaluation_episodes
-    if number < 1:
-        raise ValueError(f"--evaluation-episodes: {number} is below 1")
     if algorithm != "tasid":
         from tasid.cli.baseline import refuse_flags_of_tasid, train_baseline
 
@@ -156,6 +169,9 @@ def _episodes(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise ValueError(f"--episodes: {text!r} is neither a whole number nor 'auto'") from None
+        raise ValueError(f"--episodes: {text!r:.80} is neither a whole number nor 'auto'") from None
+    if number > ranges.MOST_EPISODES:
+        raise ValueError(f"--episodes: {text:.80} is more than {ranges.MOST_EPISODES}")
+    return number

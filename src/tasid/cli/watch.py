@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json
-from tasid.cli.arguments import Json, Settings
+from tasid.cli.arguments import EnvSeed, EpisodesSeed, Json, Settings
 from tasid.cli.imports import Imports, import_all
 from tasid.cli.recorded import world_of
 
@@ -20,15 +21,22 @@ def watch(
     policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
-    frames: Annotated[int, typer.Option(help="Most frames of the PNG.")] = 12,
+    frames: Annotated[
+        int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
+    ] = 12,
     env: Annotated[
         str | None, typer.Option(help="Another environment than the recorded one.")
     ] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
-    seed: Annotated[int, typer.Option(help="Draws the episodes, as evaluate does.")] = 0,
-    episode: Annotated[int, typer.Option(help="Which of them, from 0.")] = 0,
+    seed: EpisodesSeed = 0,
+    episode: Annotated[
+        int,
+        typer.Option(
+            help="Which of them, from 0.", callback=ranges.within(0, ranges.MOST_EPISODES)
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Watch one episode: observation, decoded position, action, confidence."""

@@ -82,8 +82,16 @@ def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Ar
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, episodes)
 
 
-def seed_key(seed: int) -> jax.Array:
+def check_seed(seed: int) -> None:
+    """Refuse a seed of which JAX would not keep all bits."""
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
+
+
+def seed_key(seed: int | jax.Array) -> jax.Array:
     """The root key of a seed; threefry by name, so that a user's JAX defaults cannot change it."""
+    if isinstance(seed, int):
+        check_seed(seed)
     return jax.random.key(seed, impl="threefry2x32")
 
 

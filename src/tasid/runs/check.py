@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.evaluate import oracle
 from tasid.envs import BlockMDP, Target
+from tasid.envs.target import check_seed
 from tasid.mdp import AbstractSimulator
 from tasid.mdp.outcomes import outcomes
 from tasid.mdp.perturbation import checked_eta
@@ -82,6 +83,7 @@ def check_target(
     gives the population limit too; environments of ours bring it along.
     """
     eta = checked_eta(eta)
+    check_seed(seed)
     if episodes < 2:
         raise ValueError(f"episodes: {episodes} is below 2")
     sim = simulator if simulator is not None else getattr(env, "simulator", None)
