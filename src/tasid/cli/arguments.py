@@ -149,6 +149,9 @@ def map_for(
     given = environment_options(settings)
     if simulator is None:
         if env.startswith("gym:"):
+            from tasid.mdp.sources.gym_id import check_id
+
+            check_id(env.removeprefix("gym:"), argument="ENV")
             raise ValueError(f"--simulator: {env} brings no map; say which one it has")
         if given:
             raise ValueError(f"--map: {next(iter(given))} without --simulator")

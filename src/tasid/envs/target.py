@@ -64,8 +64,22 @@ class EpisodeFailed(ValueError):
     """One and the same episode went wrong again and again."""
 
 
+def check_wrapped(target: Any) -> None:
+    """Refuse what gives no oracle access, saying how to get it from a Gymnasium environment."""
+    if hasattr(target, "num_actions"):
+        return
+    kind = type(target).__name__
+    if hasattr(target, "action_space") or callable(target) or isinstance(target, str):
+        raise TypeError(
+            f"target: {kind} is not a target yet; wrap it with tasid.wrap(…), which takes a "
+            "Gymnasium environment, its id, or a function that makes it"
+        )
+    raise TypeError(f"target: {kind} has no num_actions; a target has what tasid.Target says")
+
+
 def for_horizon(target: Target, horizon: int) -> Target:
     """The target with episodes of so many steps, if it can be had."""
+    check_wrapped(target)
     adapt = getattr(target, "with_horizon", None)
     return target if adapt is None or target.horizon == horizon else adapt(horizon)
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.evaluate import oracle
 from tasid.envs import BlockMDP, Target
-from tasid.envs.target import check_seed
+from tasid.envs.target import check_seed, check_wrapped
 from tasid.mdp import AbstractSimulator
 from tasid.mdp.outcomes import outcomes
 from tasid.mdp.perturbation import checked_eta
@@ -84,6 +84,8 @@ def check_target(
     """
     eta = checked_eta(eta)
     check_seed(seed)
+    if not isinstance(env, BlockMDP):
+        check_wrapped(env)
     if episodes < 2:
         raise ValueError(f"episodes: {episodes} is below 2")
     sim = simulator if simulator is not None else getattr(env, "simulator", None)

@@ -21,7 +21,7 @@ from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
-from tasid.envs.target import seed_key
+from tasid.envs.target import check_wrapped, seed_key
 from tasid.learning.own import Own
 from tasid.learning.pictures import is_picture
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
@@ -314,10 +314,11 @@ def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[ty
 
 
 def _map_of(world: World, given: AbstractSimulator | None) -> AbstractSimulator:
+    if isinstance(world, BlockMDP):
+        return world.simulator if given is None else given
+    check_wrapped(world)
     if given is not None:
         return given
-    if isinstance(world, BlockMDP):
-        return world.simulator
     raise ValueError("simulator: this target brings no map of its own; give one")
 
 

@@ -21,16 +21,26 @@ def make_by_id(name: str, options: Mapping[str, Any], *, argument: str) -> Any:
 
     try:
         return gymnasium.make(name, **options)
-    except (
-        gymnasium.error.NameNotFound,
-        gymnasium.error.NamespaceNotFound,
-        gymnasium.error.VersionNotFound,
-    ):
+    except gymnasium.error.UnregisteredEnv:
         raise MapError(
             f"{argument}: Gymnasium makes no {name!r} of this: no such id{_nearest(name)}"
         ) from None
     except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
         raise MapError(f"{argument}: Gymnasium makes no {name!r} of this ({error})") from None
+
+
+def check_id(name: str, *, argument: str) -> None:
+    """Refuse an id that nobody registered; module:id may register itself when it is made."""
+    import gymnasium
+
+    if ":" in name or name in gymnasium.registry:
+        return
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.UnregisteredEnv:
+        raise MapError(f"{argument}: {name!r}: no such id{_nearest(name)}") from None
+    except gymnasium.error.Error as error:
+        raise MapError(f"{argument}: {name!r}: no such id ({error})") from None
 
 
 def _nearest(name: str) -> str:
