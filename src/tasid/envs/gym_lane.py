@@ -7,6 +7,8 @@ environment for the next episode. Worker processes import this, so it does witho
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +48,13 @@ class LaneMaker:
     def __call__(self, env: gymnasium.Env[Any, Any] | None = None) -> Lane:
         """A lane; its environment is made when first needed, unless given."""
         return Lane(self, env)
+
+
+def in_worker(maker: LaneMaker, owner: int) -> Lane:
+    """A lane in a process of its own, which leaves Ctrl-C to the process `owner` that made it."""
+    if os.getpid() != owner:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return maker()
 
 
 class Lane(gymnasium.Env[NDArray[Any], np.int64]):
