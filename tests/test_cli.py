@@ -151,6 +151,11 @@ def test_bad_input_is_one_message_and_code_two(capsys, tmp_path, monkeypatch, ar
     assert list(tmp_path.rglob("*")) == [] or not any(f.is_file() for f in tmp_path.rglob("*"))
 
 
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version").out == f"tasid {tasid.__version__}\n"
+    assert "From a map and an environment to a robust policy." in run(capsys, "--help").out
+
+
 def test_help_is_quick():
     """In processor time: a busy machine must not decide."""
     command = [sys.executable, "-m", "tasid.cli", "--help"]

@@ -9,9 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from tasid import __version__
 from tasid.cli import interrupt, plain_text
 from tasid.cli.budget import budget
 from tasid.cli.check import check
@@ -24,12 +26,31 @@ from tasid.cli.watch import watch
 
 app = typer.Typer(
     name="tasid",
-    help="From a map and an environment to a robust policy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tasid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """From a map and an environment to a robust policy."""
+
+
 for command in (plan, check, train, evaluate, watch, report, budget, reproduce):
     app.command()(command)
 

@@ -31,6 +31,7 @@ EtaOrMaps = Annotated[
     ),
 ]
 USUAL_ETA = 0.1
+_PLACES = {"start", "goal"}
 Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
 EpisodesSeed = Annotated[
     int, typer.Option(help="Draws the episodes, nothing else.", callback=ranges.seeds)
@@ -62,10 +63,24 @@ Episodes = Annotated[
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
     options = {name: value for name, value in given.items() if value is not None}
+    return options | _read("--set", settings)
+
+
+def map_options(settings: list[str] | None) -> dict[str, Any]:
+    """Map options from --map KEY=VALUE (TOML values); places may be written x,y."""
+    options = _read("--map", settings)
+    for name in _PLACES & options.keys():
+        if isinstance(options[name], str):
+            options[name] = point(f"--map {name}", options[name])
+    return options
+
+
+def _read(flag: str, settings: list[str] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals or not key.isidentifier():
-            raise ValueError(f"--set: {setting!r} is not KEY=VALUE")
+            raise ValueError(f"{flag}: {setting!r} is not KEY=VALUE")
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -146,7 +161,7 @@ def map_for(
 
     A Gymnasium environment that is its own map takes its options too, and the likeliest successors.
     """
-    given = environment_options(settings)
+    given = map_options(settings)
     if simulator is None:
         if env.startswith("gym:"):
             from tasid.mdp.sources.gym_id import check_id

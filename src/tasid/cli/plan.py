@@ -13,8 +13,10 @@ from tasid.cli.arguments import (
     Eta,
     Horizon,
     Json,
+    MapSettings,
     Settings,
     environment_options,
+    map_options,
     point,
     simulator_of,
 )
@@ -45,6 +47,7 @@ def plan(
     deterministic: Annotated[
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
+    map_settings: MapSettings = None,
     settings: Settings = None,
     imports: Imports = None,
     as_json: Json = False,
@@ -65,7 +68,7 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
-    sim = simulator_of(source, horizon, options)
+    sim = simulator_of(source, horizon, options | map_options(map_settings))
     robust = robust_dp(sim, eta=eta)
     nominal = robust_dp(sim, eta=0.0)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
