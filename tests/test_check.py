@@ -13,6 +13,7 @@ import pytest
 import tasid
 from tasid.cli import main
 from tasid.runs.check import check_target
+from tasid.runs.check_sight import leaks
 from tasid.runs.check_sites import equal_pairs
 from tasid.runs.check_subject import Subject
 from tasid.runs.told_apart import Accuracy, told_apart
@@ -189,6 +190,48 @@ def test_states_that_look_alike_are_noticed_before_an_episode_is_spent():
 
 
 # ---------------------------------------------------------------- the test for leaks
+
+
+class ShowsMoves(Room):
+    """A room that shows the last of some commands only, as Taxi's picture shows its moves."""
+
+    def __init__(self, sim, shown):
+        super().__init__(Faults(shows_command=True))
+        self._sim, self._shown, self._last = sim, shown, None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._state, self._last = int(self.np_random.choice(self._sim.starts)), None
+        return self._look(), {}
+
+    def step(self, action):
+        self._last = int(action) if action in self._shown else self._last
+        return super().step(action)
+
+    def _look(self):
+        self._command = self._last
+        return super()._look()
+
+
+INSIDE = [s for s in range(MAP.num_states) if not (MAP.successor[s] == s).all()]
+
+
+@pytest.mark.parametrize("start", [*INSIDE, INSIDE], ids=str)
+@pytest.mark.parametrize("shown", [(), (2, 3), (0, 1, 2, 3)], ids=str)
+def test_shown_commands_are_found_whatever_the_start(start, shown):
+    sim = MAP.with_start(start)
+    with tasid.wrap(lambda: ShowsMoves(sim, shown), num_envs=16) as target:
+        (found,) = leaks(Subject(target.with_horizon(8), sim, 0.1, 160, 0))
+    assert found.status == ("problem" if shown else "ok"), found.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("observe", "status"), [("render", "problem"), ("observation", "ok")])
+def test_taxis_picture_shows_the_last_move_and_its_number_does_not(observe, status):
+    sim = tasid.AbstractSimulator.from_toy_text(gymnasium.make("Taxi-v4"), horizon=20)
+    with tasid.wrap("Taxi-v4", observe=observe) as target:
+        (found,) = leaks(Subject(target.with_horizon(20), sim, 0.1, 160, 0))
+    assert found.status == status, found.text
 
 
 def subject(sim, eta=0.0):
