@@ -19,6 +19,7 @@ from tasid.learning.labels import labels_for
 from tasid.learning.networks import Network, network_from
 from tasid.learning.own import NetworkLike, Own, OwnNetwork
 from tasid.mdp import AbstractSimulator, RobustPlan
+from tasid.mdp.size import refuse_larger
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 _KIND = "policy"
@@ -104,11 +105,11 @@ def load(path: str | Path, *, model: Own | None = None) -> Policy:
     try:
         simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
         actions, models = arrays["plan.actions"], arrays["models"]
+        if actions.shape != (simulator.horizon, simulator.num_states):
+            raise ValueError(f"plan.actions has shape {actions.shape}")
         labels = labels_for(meta["labels"], simulator)
         network = _network(meta, labels.num_labels, model)
         expected = (simulator.horizon - 1, network.num_parameters)
-        if actions.shape != (simulator.horizon, simulator.num_states):
-            raise ValueError(f"plan.actions has shape {actions.shape}")
         if actions.max(initial=0) >= simulator.num_actions:
             raise ValueError("plan.actions names an action that the simulator does not have")
         clusterer = _clusterer(meta, arrays, simulator)
@@ -124,11 +125,20 @@ def load(path: str | Path, *, model: Own | None = None) -> Policy:
         )
         if clusterer is not None:
             decoder = decoder.with_starts(clusterer, arrays["clusterer.starts"])
-        shape = tuple(int(n) for n in meta["observation_shape"])
-        dtype = np.dtype(meta["observation_dtype"]).name
+        shape, dtype = checked_sight(meta)
         return Policy(plan, decoder, shape, dtype, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
+
+
+def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a stored policy's observations, of which agents make batches."""
+    shape = tuple(int(n) for n in meta["observation_shape"])
+    dtype = np.dtype(meta["observation_dtype"])
+    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
+        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
+    refuse_larger("observation_shape", (WIDTH, *shape), dtype.itemsize, "no target shows as much")
+    return shape, dtype.name
 
 
 def _network(meta: Mapping[str, Any], labels: int, model: Own | None) -> Network:

@@ -65,10 +65,13 @@ def print_scores(result: dict[str, Any]) -> None:
         return
     print(f"robust value      {result['robust_value']:.4f}  (exact, with the latent state in view)")
     print(f"blind value       {result['blind_value']:.4f}  (exact, best without looking)")
-    for name in ("ratio", "skill"):
-        value = result[name]
-        print(f"{name:<17} " + ("unknown" if value is None else f"{value:.4f}"))
-    if result["blind_value"] > 0.5 * result["robust_value"]:
+    if result["ratio"] is not None:
+        print(f"ratio             {result['ratio']:.4f}")
+    elif result["difference"] is not None:
+        print(f"difference        {result['difference']:+.4f}  (of the range of returns)")
+    skill = result["skill"]
+    print("skill             " + ("unknown" if skill is None else f"{skill:.4f}"))
+    if result["ratio"] is not None and result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
 
 

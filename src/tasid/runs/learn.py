@@ -20,7 +20,7 @@ from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
 from tasid.envs import BlockMDP, Target
-from tasid.envs.target import seed_key
+from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.events import Callback
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
@@ -277,10 +277,11 @@ def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[ty
 
 
 def _map_of(world: World, given: AbstractSimulator | None) -> AbstractSimulator:
+    if isinstance(world, BlockMDP):
+        return world.simulator if given is None else given
+    check_wrapped(world)
     if given is not None:
         return given
-    if isinstance(world, BlockMDP):
-        return world.simulator
     raise ValueError("simulator: this target brings no map of its own; give one")
 
 
