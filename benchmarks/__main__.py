@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    belief_table,
     building_speed,
     lava_speed,
     lock_table,
@@ -19,6 +20,7 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "belief-table": belief_table,
     "peers": peers,
     "lock-table": lock_table,
     "outcome-table": outcome_table,
