@@ -13,15 +13,7 @@ from tasid.cli.arguments import run_folder
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
-_OF_TASID = (
-    "simulator",
-    "map_settings",
-    "method",
-    "epsilon",
-    "delta",
-    "labels",
-    "starts_by",
-)
+_OF_TASID = ("simulator", "map_settings", "method", "classes")
 
 
 def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:

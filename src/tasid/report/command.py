@@ -23,10 +23,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    for key in ("epsilon", "delta", "labels", "starts_by"):
-        if asked.get(key) is not None:
-            flag = f"--{key.replace('_', '-')}"
-            flags.append((flag, str(asked[key]).removeprefix("outcomes ")))
+    if asked.get("classes") is not None:
+        flags.append(("--classes", asked["classes"]))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")

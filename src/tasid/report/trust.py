@@ -15,21 +15,6 @@ _MODELS = {
         f"Every step has a model of its own. It {_LOOKS} action came between them; the map says "
         f"where that action leads. {_TRACKS}"
     ),
-    "outcome": (
-        "All steps share one model. After each step it is fitted again to all transitions explored "
-        "so far; a step keeps the version of its time, unless the last version did better on "
-        f"transitions held out and serves all steps. The model {_LOOKS} of the outcomes that the "
-        f"map allows came between them. {_TRACKS}"
-    ),
-}
-_NUMBERINGS = {
-    "outcomes by place": "an outcome is numbered by the place it leads to",
-    "outcomes by action": "an outcome is numbered by its lowest action",
-    "outcomes by rank": "an outcome is numbered by its rank among those of its state",
-}
-_CENTRES = {
-    "step centre": "inputs are centred on the mean of their own step",
-    "shared centre": "inputs are centred on the mean of the first step",
 }
 
 
@@ -39,14 +24,11 @@ def models(found: Findings) -> str:
 
 
 def winner(found: Findings) -> str | None:
-    """The model in use and what its name means."""
+    """The model in use."""
     name = found.noticed.model
     if name is None or not found.steps:
         return None
-    meanings = [_NUMBERINGS.get(found.policy.decoder.labels.kind)]
-    meanings += [meaning for ending, meaning in _CENTRES.items() if name.endswith(ending)]
-    explained = "; ".join(filter(None, meanings))
-    return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
+    return f"The model in use: {name}."
 
 
 def evidence_rows(found: Findings) -> list[tuple[str, str, str]]:
@@ -118,11 +100,6 @@ def verdict(found: Findings) -> str | None:
 
 def _probability(p_value: float) -> str:
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
-
-
-def label_name(found: Findings) -> str:
-    """What the model names."""
-    return "action" if found.policy.decoder.labels.kind == "actions" else "outcome"
 
 
 def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
