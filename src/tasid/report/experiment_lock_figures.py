@@ -147,13 +147,6 @@ def curves_figure(horizon: int, results: Sequence[Result], cap: int) -> Figure:
         axes.axhline(level, color=LIGHT["ink"], linewidth=0.9, dashes=(1, 2))
         place = 1.1 * _LEAST, level + 0.15
         axes.text(*place, "robust value", fontsize=10.5, color=LIGHT["ink"], va="bottom")
-            1.1 * _LEAST,
-            level + 0.15,
-            "robust value",
-            fontsize=10.5,
-            color=LIGHT["ink"],
-            va="bottom",
-        )
     axes.set_ylim(-0.6, 11.2)
     _legend(figure, shown)
     return figure
