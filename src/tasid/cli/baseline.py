@@ -21,6 +21,10 @@ _OF_TASID = (
     "delta",
     "labels",
     "starts_by",
+    "certify",
+    "certify_epsilon",
+    "certify_episodes",
+    "certify_attempt",
 )
 
 

@@ -12,7 +12,7 @@ from tasid.envs import BlockMDP, Target
 from tasid.envs.aliasing import looks_of
 from tasid.learning.labels import Labels
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, perturb, robust_dp
-from tasid.runs.check_subject import Finding, fine, problem
+from tasid.runs.check_subject import Finding, fine, note, problem
 from tasid.runs.population import PopulationLimit, population_limit
 from tasid.runs.scoring import toy_world
 
@@ -73,11 +73,11 @@ def _is_own(env: BlockMDP, sim: AbstractSimulator) -> bool:
     )
 
 
-def weigh(limit: PopulationLimit) -> Finding:
-    """Is looking at two observations enough on this map?"""
+def weigh(limit: PopulationLimit, *, method: str) -> Finding:
+    """Is looking at two observations enough on this map? Beliefs look at all of them."""
     said = (
-        f"perfect models would earn {limit.value:.4g}, where the robust plan with the state in "
-        f"view earns {limit.robust_value:.4g}"
+        f"perfect models of two observations, one after the other, would earn {limit.value:.4g}, "
+        f"where the robust plan with the state in view earns {limit.robust_value:.4g}"
     )
     if limit.loss <= _TOLERATED * abs(limit.robust_value) + limit.ignored:
         return fine("population limit", said)
@@ -88,6 +88,12 @@ def weigh(limit: PopulationLimit) -> Finding:
         else f"; most often the step from state {worst.state} to {worst.successor} looks like one "
         f"to {worst.taken_for}"
     )
+    if method == "belief":
+        return note(
+            "population limit",
+            f"{said}: states look much alike{where}. This bounds what decodes two observations, as "
+            "method paper does; beliefs weigh whole episodes and may earn more",
+        )
     return problem(
         "population limit",
         f"{said}: states look too much alike for inverse dynamics, however many episodes{where}",
