@@ -57,8 +57,9 @@ def read_beliefs(
         visits=arrays.get("visits"),
     )
     for number, batch in enumerate(found.batches):
-        wrong = [name for name in _NUMBERS.split() if not _is_number(getattr(batch, name))]
-        if batch.episodes is None or wrong or not isinstance(batch.best, str):
+        row = {name: getattr(batch, name) for name in (*_NUMBERS.split(), "best")}
+        best, fine = row.pop("best"), all(map(_is_number, row.values()))
+        if not fine or row["episodes"] is None or not isinstance(best, str):
             raise ArtifactError(f"{where}, line {number + 1}: no row of a run ({batch})")
     if not found.batches or (found.sizes <= 0).any():
         raise ArtifactError(f"{where}: its rows are not the batches of one run")

@@ -82,8 +82,13 @@ def read_findings(folder: str | Path) -> Findings:
     }
     if "returns" not in arrays or arrays["returns"].size == 0:
         raise ArtifactError(f"{where}: it holds no returns; evaluate at least one episode")
-    by_beliefs = isinstance(policy, BeliefPolicy)
-    steps = () if by_beliefs else _steps(run, models)
+    steps: tuple[StepEnded, ...] = ()
+    learning, beliefs = None, None
+    if isinstance(policy, BeliefPolicy):
+        beliefs = read_beliefs(run, evaluation.metadata, arrays)
+    else:
+        steps = _steps(run, models)
+        learning = _learning(run, policy, steps, arrays)
     return Findings(
         asked=asked,
         policy=policy,
@@ -91,8 +96,8 @@ def read_findings(folder: str | Path) -> Findings:
         interval=_interval(evaluation.metadata.get("return_ci95"), f"{where}: return_ci95"),
         returns=arrays["returns"],
         steps=steps,
-        learning=None if by_beliefs else _learning(run, policy, steps, arrays),
-        beliefs=read_beliefs(run, evaluation.metadata, arrays) if by_beliefs else None,
+        learning=learning,
+        beliefs=beliefs,
         certificate=read_certificate(evaluation.metadata.get("certificate"), str(where)),
         noticed=read_noticed(evaluation.metadata, evaluation.arrays, str(where)),
         starts=read_starts(evaluation.metadata, evaluation.arrays, str(where)),
