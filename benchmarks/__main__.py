@@ -8,20 +8,14 @@ from benchmarks import (
     baseline_choices,
     lava_speed,
     lock_table,
-    outcome_table,
     ppo_speed,
-    starts_table,
     state_space,
-    trust,
     wrapped_lock,
 )
 
 BENCHMARKS = {
     "lock-table": lock_table,
-    "outcome-table": outcome_table,
     "state-space": state_space,
-    "starts-table": starts_table,
-    "trust": trust,
     "lava-speed": lava_speed,
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,

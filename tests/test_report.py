@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -26,7 +25,6 @@ import tasid
 from browser import browse, in_browser, measure
 from mdps import quick
 from pages import Page, edit_asked, page_of, rewrite
-from tasid.algorithms.budget import EvidenceQuota
 from tasid.envs.combination_lock import lock_simulator
 from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
@@ -42,11 +40,11 @@ from tasid.storage import ArtifactError, read_artifact
 OPTIONS = {"horizon": 4, "num_actions": 4, "seed": 7}
 
 
-@pytest.fixture(scope="module", params=["paper", "outcome"])
-def finished(request, tmp_path_factory):
-    """A run of each method, with its page."""
-    folder = tmp_path_factory.mktemp(request.param) / "run"
-    order = Order("combination-lock", OPTIONS, 0.1, 600, 7, request.param, evaluation_episodes=300)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of the paper's method, with its page."""
+    folder = tmp_path_factory.mktemp("paper") / "run"
+    order = Order("combination-lock", OPTIONS, 0.1, 600, 7, "paper", evaluation_episodes=300)
     train(order, folder)
     build_report(folder)
     return folder
@@ -59,11 +57,6 @@ def run(finished, tmp_path):
     shutil.copytree(finished, folder)
     (folder / "report.html").unlink()
     return folder
-
-
-def by_epochs(folder):
-    """Does the run have rows of epochs? Those of the paper's method do."""
-    return (folder / "epochs.jsonl").stat().st_size > 0
 
 
 # ---------------------------------------------------------------- what the page says
@@ -96,15 +89,13 @@ def test_the_page_says_what_the_records_and_the_exact_values_say(finished):
     assert values["Robust value"] == f"{robust:.2f}"
     assert values["Worst case"] == f"{plan.start_value:.2f}"
     assert values["Nominal plan"] == f"{tasid.policy_value(env.latent.world, nominal):.2f}"
-    # Paper: three models with 600 / 4 episodes each. Outcome: five each, 17 shares of the rest.
-    each = [150, 150, 150] if by_epochs(finished) else [280, 280, 40]
+    each = [150, 150, 150]  # three models with 600 / 4 episodes each
     assert values["Learning episodes"] == str(sum(each))
     actions = [step.action for step in plan.route()]
     assert " ".join(map(str, actions)) in said
-    assert ("Every step has a model of its own." in said) == by_epochs(finished)
-    assert ("All steps share one model." in said) != by_epochs(finished)
+    assert "Every step has a model of its own." in said
     head, *rows = page.table("steps")
-    assert ("epochs" in head) == by_epochs(finished)
+    assert "epochs" in head
     assert [int(row[head.index("episodes")]) for row in rows] == each
     assert "None" not in said
     assert "nan" not in said
@@ -137,7 +128,7 @@ def test_unknown_values_are_called_unknown(run):
     page = page_of(run)
     assert "what the robust plan would earn here is unknown" in page.text()
     unknown = [e for e in page.all("dd") if e["attributes"].get("class") == "value unknown"]
-    assert len(unknown) == 10 + by_epochs(run), "the paper's method has no estimate of η either"
+    assert len(unknown) == 11, "the paper's method has no estimate of η either"
     assert "None" not in page.text()
     assert "too few for an interval" in page.text()
     for e in page.all("desc"):
@@ -151,10 +142,9 @@ def test_negative_values_get_no_percentage(run):
     assert "the robust plan earns −4.00 with the latent state in view." in page_of(run).text()
 
 
-@pytest.mark.parametrize("method", ["paper", "outcome"])
-def test_a_run_of_one_step_and_one_episode(tmp_path, method):
+def test_a_run_of_one_step_and_one_episode(tmp_path):
     options = {"horizon": 1, "num_actions": 3, "seed": 1}
-    order = Order("combination-lock", options, 0.1, 10, 1, method, evaluation_episodes=1)
+    order = Order("combination-lock", options, 0.1, 10, 1, "paper", evaluation_episodes=1)
     train(order, tmp_path / "run")
     page = page_of(tmp_path / "run")
     assert "nothing to decode" in page.text()
@@ -170,7 +160,7 @@ def test_a_loss_that_ran_away_leaves_a_gap(run):
     page = page_of(run)
     head, *rows = page.table("steps")
     cells = {row[head.index("validation loss")] for row in rows}
-    assert cells == {"not finite" if by_epochs(run) else "–"}
+    assert cells == {"not finite"}
     assert "nan" not in page.text()
 
 
@@ -407,10 +397,8 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
         "eta": 0.1,
         "episodes": "auto",
         "seed": 0,
-        "method": "outcome",
-        "labels": "outcomes by rank",
-        "epsilon": 0.02,
-        "delta": 0.3,
+        "method": "belief",
+        "classes": "rank",
         "evaluation_episodes": 300,
     }
     words = shlex.split(rerun_command(asked).replace("\\\n", " "))
@@ -420,10 +408,7 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
         main([*words[1:], "--json"])
     assert not stop.value.code, capsys.readouterr().err
     (order,) = ordered
-    assert (order.labels, order.epsilon, order.delta) == ("outcomes by rank", 0.02, 0.3)
-    assert order.quota == EvidenceQuota(epsilon=0.02, delta=0.3)
-    with pytest.raises(ValueError, match="epsilon and delta: only where evidence decides"):
-        _ = replace(order, episodes=600).quota
+    assert (order.method, order.classes, order.episodes) == ("belief", "rank", "auto")
 
 
 # ---------------------------------------------------------------- pictures

@@ -134,7 +134,6 @@ def _learning(
         raise ArtifactError(
             f"{run.folder}: epochs.jsonl or steps.jsonl holds a row of no such run ({error})"
         ) from None
-    by_action = policy.decoder.labels.kind == "actions"
     return Learning(
         validation_loss=kept,
         curves=tuple(np.array(curve) for curve in losses),
@@ -142,7 +141,7 @@ def _learning(
         episodes=episodes,
         decoder_accuracy=arrays.get("decoder_accuracy"),
         tracking_accuracy=arrays.get("tracking_accuracy"),
-        guessing_loss=math.log(policy.simulator.num_actions) if by_action else None,
+        guessing_loss=math.log(policy.simulator.num_actions),
     )
 
 

@@ -1,7 +1,6 @@
 """What learning noticed about itself, read from a run's summary and checked.
 
-The paper's method notices less than the belief method, and older runs recorded less: what is
-missing or null is None or empty.
+The paper's method notices less than the belief method: what is missing or null is None or empty.
 """
 
 from __future__ import annotations

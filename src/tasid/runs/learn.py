@@ -15,8 +15,7 @@ from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
-from tasid.algorithms.initial_state_test import StartCounts
-from tasid.algorithms.initial_states import StartsFound
+from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid

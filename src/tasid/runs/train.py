@@ -150,9 +150,7 @@ def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> fl
     policy = result.policy
     if isinstance(policy, BeliefPolicy):
         return None
-    limit, _ = limit_of(
-        env, policy.simulator, eta=order.eta, plan=policy.plan, labels=policy.decoder.labels
-    )
+    limit, _ = limit_of(env, policy.simulator, eta=order.eta, plan=policy.plan)
     return None if limit is None else limit.value
 
 
