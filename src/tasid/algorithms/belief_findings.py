@@ -32,10 +32,12 @@ _LEAP = 1e-4
 
 @dataclass(frozen=True)
 class Findings:
-    """Slips and map errors."""
+    """Slips, map errors, and where the episodes were."""
 
     eta: EtaEstimate
     map_errors: tuple[MapError, ...]
+    visits: NDArray[np.float64]
+    """How often something was commanded in each state, [S]."""
 
 
 def findings(
@@ -52,7 +54,11 @@ def findings(
     weights = Weights(eta=expected_eta, leap=_LEAP if classes.kind == "place" else 0.0).arrays()
     parts = [tally(chain, classes, emission, chunk, weights) for chunk in chunks]
     counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
-    return Findings(_estimate(chain, counted, eta), tuple(_errors(chain, counted, sim, eta)))
+    return Findings(
+        _estimate(chain, counted, eta),
+        tuple(_errors(chain, counted, sim, eta)),
+        _visits(chain, counted, sim.num_states),
+    )
 
 
 def _hits(chain: Chain, counted: Tally) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -61,6 +67,14 @@ def _hits(chain: Chain, counted: Tally) -> tuple[NDArray[np.float64], NDArray[np
     given = outcomes.sum(axis=-1) + np.asarray(counted.leaps, np.float64)
     intended = np.take_along_axis(outcomes, np.asarray(chain.outcome)[..., None], axis=-1)[..., 0]
     return given, intended
+
+
+def _visits(chain: Chain, counted: Tally, states: int) -> NDArray[np.float64]:
+    given = _hits(chain, counted)[0].sum(axis=-1)
+    slots = np.asarray(chain.states)[: len(given)]
+    visits = np.zeros(states)
+    np.add.at(visits, slots[slots >= 0], given[slots >= 0])
+    return visits
 
 
 def _estimate(chain: Chain, counted: Tally, eta: float) -> EtaEstimate:

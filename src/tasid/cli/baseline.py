@@ -13,7 +13,16 @@ from tasid.cli.arguments import run_folder
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
-_OF_TASID = ("simulator", "map_settings", "method", "classes")
+_OF_TASID = (
+    "simulator",
+    "map_settings",
+    "method",
+    "classes",
+    "certify",
+    "certify_epsilon",
+    "certify_episodes",
+    "certify_attempt",
+)
 
 
 def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:

@@ -33,6 +33,9 @@ def check(
     seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
     env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
     settings: Settings = None,
+    method: Annotated[str, typer.Option(help="How it is to be learned: belief or paper.")] = (
+        "belief"
+    ),
     as_json: Json = False,
 ) -> None:
     """Hold a target against a map before anything is learned: what does not fit?"""
@@ -47,7 +50,7 @@ def check(
             options["seed"] = env_seed
     sim, _ = map_for(env, options, simulator, map_settings, horizon)
     world, eta = open_world(env, **options), eta_for(eta, sim)
-    found = check_target(world, sim, eta=eta, episodes=episodes, seed=seed)
+    found = check_target(world, sim, eta=eta, episodes=episodes, seed=seed, method=method)
     if as_json:
         print_json(found.as_json())
         return

@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import findings
@@ -49,6 +50,8 @@ class Diagnostics:
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
+    visits: NDArray[np.float64] | None = field(default=None, compare=False)
+    """How often the episodes were believed to be in each state, [S]; by the belief method only."""
     starts: StartsFound | None = None
     """How the paper's method told start states apart, where there are several."""
 
@@ -220,6 +223,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         eta=found.eta,
         map_errors=found.map_errors,
         warnings=tuple(belief_warnings(learnt, found)),
+        visits=found.visits,
     )
 
 

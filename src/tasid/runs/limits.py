@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasid.envs import BlockMDP, Target
 from tasid.envs.aliasing import looks_of
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, perturb, robust_dp
-from tasid.runs.check_subject import Finding, fine, note
+from tasid.runs.check_subject import Finding, fine, note, problem
 from tasid.runs.population import PopulationLimit, population_limit
 from tasid.runs.scoring import toy_world
 
@@ -71,8 +71,8 @@ def _is_own(env: BlockMDP, sim: AbstractSimulator) -> bool:
     )
 
 
-def weigh(limit: PopulationLimit) -> Finding:
-    """Is looking at two observations enough on this map?"""
+def weigh(limit: PopulationLimit, *, method: str) -> Finding:
+    """Is looking at two observations enough on this map? Beliefs look at all of them."""
     said = (
         f"perfect models of two observations would earn {limit.value:.4g}, where the robust plan "
         f"with the state in view earns {limit.robust_value:.4g}"
@@ -86,8 +86,13 @@ def weigh(limit: PopulationLimit) -> Finding:
         else f"; most often the step from state {worst.state} to {worst.successor} looks like one "
         f"to {worst.taken_for}"
     )
-    return note(
+    if method == "belief":
+        return note(
+            "population limit",
+            f"{said}: states look too much alike for method 'paper', however many episodes{where}. "
+            "Beliefs, which remember where one came from, are not bound by this",
+        )
+    return problem(
         "population limit",
-        f"{said}: states look too much alike for method 'paper', however many episodes{where}. "
-        "Beliefs, which remember where one came from, are not bound by this",
+        f"{said}: states look too much alike for method 'paper', however many episodes{where}",
     )
