@@ -203,7 +203,7 @@ def test_policies_of_the_method_that_is_gone_are_refused_by_name(learned, tmp_pa
         ({"eta": -0.1}, "eta: -0.1"),
         ({"method": "magic"}, "method: 'magic' is none of belief, paper"),
         ({"method": "outcome"}, "method: 'outcome' is gone; 'belief'"),
-        ({"classes": "colour"}, "'colour'"),
+        ({"classes": "colour"}, "classes: 'colour' is none of place, rank, action"),
         ({"classes": "place", "method": "paper"}, "classes: 'place' with method 'paper'"),
         ({"seeds": [1, 1]}, r"seeds: \[1, 1\]"),
         ({"seeds": []}, r"seeds: \[\]"),

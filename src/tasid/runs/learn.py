@@ -19,6 +19,7 @@ from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
+from tasid.beliefs.classes import KINDS
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
@@ -131,6 +132,8 @@ def learn(
         )
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    if classes is not None and classes not in KINDS:
+        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     if method == "paper" and classes is not None:
         raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
     if not 0 <= eta < 0.5:
