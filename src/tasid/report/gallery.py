@@ -75,7 +75,7 @@ def batch_panels(found: Findings) -> Iterator[Picture]:
     returns, regret = beliefs.column("return_mean"), beliefs.column("regret")
     panels: list[tuple[str, Figure, str]] = [
         (
-            "returns",
+            "earned",
             returns_panel(beliefs, _marks(found, "robust_value", "blind_value")),
             _spread("Return of new episodes", returns, number, "batch"),
         )
