@@ -10,12 +10,9 @@ from benchmarks import (
     building_speed,
     lava_speed,
     lock_table,
-    outcome_table,
     peers,
     ppo_speed,
-    starts_table,
     state_space,
-    trust,
     wrapped_lock,
 )
 
@@ -23,10 +20,7 @@ BENCHMARKS = {
     "belief-table": belief_table,
     "peers": peers,
     "lock-table": lock_table,
-    "outcome-table": outcome_table,
     "state-space": state_space,
-    "starts-table": starts_table,
-    "trust": trust,
     "lava-speed": lava_speed,
     "building-speed": building_speed,
     "wrapped-lock": wrapped_lock,

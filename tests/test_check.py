@@ -185,8 +185,15 @@ def test_states_that_look_alike_are_noticed_before_an_episode_is_spent():
     assert clear.limit.value == pytest.approx(clear.limit.robust_value)
     dark = check_target(target, MAP, episodes=40, render=lambda state: np.zeros(2))
     assert dark.limit.value < 0.9 * dark.limit.robust_value
-    assert "population limit" in names(dark)
-    assert "look too much alike" in " ".join(dark.problems)
+    # That binds who decodes pairs of observations, and beliefs are not bound: no problem.
+    assert "population limit" not in names(dark)
+    (told,) = [found for found in dark.findings if found.name == "population limit"]
+    assert told.status == "note"
+    assert "look too much alike for method 'paper'" in told.text
+    bound = check_target(target, MAP, episodes=40, method="paper", render=lambda state: np.zeros(2))
+    assert "population limit" in names(bound), "who decodes two observations is bound"
+    with pytest.raises(ValueError, match="method: 'outcome' is none of belief, paper"):
+        check_target(target, MAP, method="outcome")
 
 
 # ---------------------------------------------------------------- the test for leaks

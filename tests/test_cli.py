@@ -37,7 +37,7 @@ def run_json(capsys, *arguments):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "run"
     with pytest.raises(SystemExit):
-        main([*TRAIN, "2000", "--seed", "5", "--out", str(path), "--json"])
+        main([*TRAIN, "64", "--seed", "5", "--out", str(path), "--json"])
     return path
 
 
@@ -66,7 +66,7 @@ def test_train_evaluate_report(capsys, folder):
     trained = json.loads((folder / "result.json").read_text())
     for key in ("episodes", "return_mean", "robust_value", "ratio", "skill", "decoder_accuracy"):
         assert isinstance(trained[key], (int, float)), key
-    assert trained["episodes"] == 2000
+    assert trained["episodes"] == 64
     assert trained["policy"] == str(folder / "policy")
     scored = run_json(capsys, "evaluate", folder, "--episodes", "3000", "--seed", "8")
     assert scored["robust_value"] == pytest.approx(trained["robust_value"])
@@ -88,7 +88,7 @@ def test_evaluate_in_another_instance(capsys, folder):
 
 
 def test_same_seed_same_bytes(capsys, folder, tmp_path):
-    run(capsys, *TRAIN, "2000", "--seed", "5", "--out", tmp_path / "again", "--json")
+    run(capsys, *TRAIN, "64", "--seed", "5", "--out", tmp_path / "again", "--json")
     one, two = (
         {f.name: f.read_bytes() for f in (path / "policy").iterdir()}
         for path in (folder, tmp_path / "again")
@@ -128,9 +128,11 @@ def test_a_failed_run_leaves_nothing_and_loses_nothing(capsys, folder, tmp_path,
     ("arguments", "words"),
     [
         (["train", "lock"], "no environment 'lock'"),
-        (["train", "combination-lock", "--episodes", "7"], "episodes: 7 are too few"),
+        (["train", "combination-lock", "--episodes", "0"], "episodes: 0 is below 1"),
         (["train", "combination-lock", "--eta", "0.7"], "eta: 0.7"),
         (["train", "combination-lock", "--method", "magic"], "method: 'magic'"),
+        (["train", "combination-lock", "--method", "outcome"], "is gone; 'belief'"),
+        (["train", "combination-lock", "--classes", "colour"], "'colour'"),
         (["train", "combination-lock", "--horizon", "0"], "horizon: 0"),
         (["train", "combination-lock", "--set", "noise"], "not KEY=VALUE"),
         (["train", "combination-lock", "--set", "shape=3"], "no option 'shape'"),

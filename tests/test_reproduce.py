@@ -32,7 +32,7 @@ def test_smoke_makes_everything_and_is_not_made_twice(tmp_path, capsys):
     answer = json.loads(out)
     assert {"records", "figures", "table", "page"} <= answer.keys()
     assert {row["algorithm"] for row in answer["table"]} == {
-        "tasid-outcome",
+        "tasid-belief",
         "tasid-paper-n300",
         "ppo",
         "ppo+rnd",
@@ -147,11 +147,9 @@ def test_a_baseline_has_a_page_and_nothing_to_watch(trained, tmp_path, capsys):
         (["--algorithm", "dqn"], "--algorithm: 'dqn' is none of tasid, ppo, ppo+rnd"),
         (["--algorithm", "ppo+dr", "--epopt-epsilon", "nan"], "epopt_epsilon: nan is outside"),
         (["--starts", "2", "--set", "starts=3"], "--starts: 2, but --set says starts=3"),
-        (["--starts", "2", "--episodes", "100"], "telling them apart takes 96"),
-        (["--labels", "places"], "--labels: 'places' is none of place, action, rank"),
         (["--algorithm", "ppo", "--epopt-epsilon", "0.5"], "epopt_epsilon: 0.5 with 'ppo'"),
         (["--epopt-epsilon", "0.5"], "--epopt-epsilon: 0.5 with --algorithm tasid"),
-        (["--algorithm", "ppo", "--labels", "by place"], "--labels: with a baseline"),
+        (["--algorithm", "ppo", "--classes", "place"], "--classes: with a baseline"),
         (["--algorithm", "ppo", "--method", "paper"], "--method: with a baseline"),
         (["--algorithm", "ppo", "--evaluation-episodes", "0"], "--evaluation-episodes: 0 is"),
         (["--algorithm", "ppo+dr", "--epopt-epsilon", "2"], "epsilon: 2.0 is outside"),

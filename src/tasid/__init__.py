@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tasid.mdp import robust_dp as robust_dp
     from tasid.mdp import worst_case as worst_case
     from tasid.mdp import worst_case_value as worst_case_value
+    from tasid.report.watch import watch as watch
     from tasid.runs.certify import certify_return as certify_return
     from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
@@ -61,6 +62,7 @@ _HOME = {
     "estimate_eta": "tasid.algorithms",
     "evaluate": "tasid.algorithms",
     "load": "tasid.algorithms",
+    "watch": "tasid.report.watch",
     "certify_return": "tasid.runs.certify",
     "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
+from textwrap import fill
 from typing import Any
 
 
@@ -23,9 +24,20 @@ def print_training(result: dict[str, Any]) -> None:
         low, high = estimate["low"], estimate["high"]
         print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
     print(f"model             {result['model']}")
+    print_certificate(result["certificate"])
     for warning in result["warnings"]:
         print(f"warning: {warning}")
     print(f"policy            {result['policy']}")
+
+
+def print_certificate(record: dict[str, Any] | None) -> None:
+    if record is None:
+        return
+    from tasid.algorithms.certificate import ReturnCertificate
+
+    verdict = "void" if record["void"] else "passed" if record["passed"] else "not passed"
+    print(f"certificate       {verdict}, by {record['episodes']} fresh episodes")
+    print(fill(ReturnCertificate.of(record).summary(), 88))
 
 
 def print_plan(result: dict[str, Any], flips: str) -> None:

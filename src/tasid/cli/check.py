@@ -44,6 +44,9 @@ def check(
     env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
+    method: Annotated[str, typer.Option(help="How it is to be learned: belief or paper.")] = (
+        "belief"
+    ),
     as_json: Json = False,
 ) -> None:
     """Hold a target against a map before anything is learned: what does not fit?"""
@@ -62,7 +65,7 @@ def check(
         eta = USUAL_ETA  # nothing to plan for: the check says so instead of being refused
     planned = eta_for(eta, sim)
     world = open_world(env, **options)
-    found = check_target(world, sim, eta=planned, episodes=episodes, seed=seed)
+    found = check_target(world, sim, eta=planned, episodes=episodes, seed=seed, method=method)
     if as_json:
         print_json(found.as_json())
         return

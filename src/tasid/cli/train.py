@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,6 +26,9 @@ from tasid.cli.arguments import (
     run_folder,
 )
 from tasid.cli.imports import Imports, import_all
+
+if TYPE_CHECKING:
+    from tasid.runs.certify import Certify
 
 
 def train(
@@ -71,6 +74,18 @@ def train(
     settings: Settings = None,
     imports: Imports = None,
     evaluation_episodes: Episodes = None,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Bound from below what the policy earns.")
+    ] = False,
+    certify_epsilon: Annotated[
+        float | None, typer.Option(help="Up to what the plan's promise is to be kept.")
+    ] = None,
+    certify_episodes: Annotated[
+        int | None, typer.Option(help="Fresh episodes for it, at most; 2000 if not given.")
+    ] = None,
+    certify_attempt: Annotated[
+        int | None, typer.Option(help="Which policy this is of those tried; 1 if not given.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
     as_json: Json = False,
@@ -130,6 +145,7 @@ def train(
         source=source,
         starts=starts,
         classes=classes,
+        certify=_certify(certify, certify_epsilon, certify_episodes, certify_attempt),
     )
     folder = out or run_folder(env, f"seed{seed}")
     with Progress(quiet=not sys.stderr.isatty()) as progress:
@@ -138,6 +154,20 @@ def train(
         print_json(result)
     else:
         print_training(result)
+
+
+def _certify(
+    asked: bool, epsilon: float | None, episodes: int | None, attempt: int | None
+) -> Certify | None:
+    from tasid.runs.certify import Certify
+
+    numbers = {"epsilon": epsilon, "episodes": episodes, "attempt": attempt}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if asked:
+        return Certify(**given)  # type: ignore[arg-type]
+    for name, number in given.items():
+        raise ValueError(f"--certify-{name}: {number} without --certify")
+    return None
 
 
 def _episodes(text: str) -> int | Literal["auto"]:

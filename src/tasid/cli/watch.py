@@ -39,13 +39,14 @@ def watch(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Watch one episode: observation, decoded position, action, confidence."""
-    from tasid.algorithms import Policy, load
+    """Watch one episode: observation, belief, action, confidence."""
+    from tasid.algorithms import load
+    from tasid.algorithms.ppo_policy import PPOPolicy
     from tasid.runs.watch import watch_episode
 
     import_all(imports)
     loaded = load(policy)
-    if not isinstance(loaded, Policy):
+    if isinstance(loaded, PPOPolicy):
         raise ValueError(
             f"policy: {policy} is a baseline's; it has no map and believes nothing that could be "
             "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
@@ -77,7 +78,17 @@ def _summary(seen: Episode) -> dict[str, Any]:
         "actions": seen.actions[: seen.steps].tolist(),
         "states": [seen.policy.simulator.states[s] for s in seen.states[: seen.steps].tolist()],
         "confidence": [round(c, 6) for c in seen.confidence[: seen.steps].tolist()],
+        "beliefs": None if seen.beliefs is None else [_likely(seen, h) for h in range(seen.steps)],
     }
+
+
+def _likely(seen: Episode, h: int, least: float = 0.01) -> list[list[Any]]:
+    """The states with at least this probability at step h, likeliest first, each with its own."""
+    if seen.beliefs is None:
+        return []
+    belief, states = seen.beliefs[h], seen.policy.simulator.states
+    pairs = zip(belief.states.tolist(), belief.probabilities.tolist(), strict=True)
+    return [[states[state], round(p, 6)] for state, p in pairs if p >= least]
 
 
 def _tell(seen: Episode, result: dict[str, Any]) -> None:
@@ -86,6 +97,9 @@ def _tell(seen: Episode, result: dict[str, Any]) -> None:
         believed = int(seen.states[h])
         line = f"{h:>4}  {states[believed]!s:<18} {seen.action_name(h):<18} "
         line += f"{seen.confidence[h]:.2f}{'  lost' if seen.lost[h] else ''}"
+        others = _likely(seen, h, 0.05)[1:3]
+        if others:
+            line += "  or " + ", ".join(f"{state!s} {p:.2f}" for state, p in others)
         if seen.truth is not None and int(seen.truth[h]) != believed:
             line += f"  (truly {states[int(seen.truth[h])]!s})"
         if seen.rewards[h]:

@@ -78,10 +78,8 @@ def content(records: Records) -> Content:
 
 
 def _episodes(what: Size, against: str) -> str:
-    if against == "height" or what.episodes == what.noisy_episodes:
-        return f"{count(what.episodes)} episodes"
-    usual, noisy = count(what.episodes), count(what.noisy_episodes)
-    return f"{usual} episodes at η = {ETA:g} and {noisy} above"
+    found = sorted(set((what.etas if against == "eta" else what.heights).values()))
+    return f"{' to '.join(count(n) for n in dict.fromkeys((found[0], found[-1])))} episodes"
 
 
 def _points(series: Sequence[Series], against: str) -> list[Point]:

@@ -23,6 +23,7 @@ from tasid.mdp.perturbation import checked_eta
 from tasid.runs.check_dynamics import along_the_route, at_random, repeats
 from tasid.runs.check_sight import SlipRate, leaks, sight, slips
 from tasid.runs.check_subject import Finding, Subject, fine, note, problem
+from tasid.runs.learn import METHODS
 from tasid.runs.limits import limit_of, weigh
 from tasid.runs.population import PopulationLimit
 from tasid.runs.scoring import toy_world
@@ -74,18 +75,23 @@ def check_target(
     eta: float = 0.1,
     episodes: int = _EPISODES,
     seed: int = 0,
+    method: str = "belief",
     render: Callable[[Any], ArrayLike] | None = None,
 ) -> Check:
     """Hold a target against a map: actions, horizon, observations, rewards, ends, leaks, η.
 
     `eta` is the perturbation the map is planned with; `episodes` are played for each of some seven
     tests, most of them short. `render(state)`, the noiseless observation of a state by its label,
-    gives the population limit too; environments of ours bring it along.
+    gives the population limit too; environments of ours bring it along. It is what decoding two
+    observations can earn at most: for method "paper" a map that fails it does not fit, for method
+    "belief", which weighs whole episodes, it is a note.
     """
     eta = checked_eta(eta)
     check_seed(seed)
     if not isinstance(env, BlockMDP):
         check_wrapped(env)
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if episodes < 2:
         raise ValueError(f"episodes: {episodes} is below 2")
     sim = simulator if simulator is not None else getattr(env, "simulator", None)
@@ -108,7 +114,9 @@ def check_target(
             findings.append(problem("episodes", str(error)))
     findings.append(_outcomes(sim))
     limit, why = limit_of(env, sim, eta=eta, render=render)
-    findings.append(weigh(limit) if limit is not None else note("population limit", why))
+    findings.append(
+        weigh(limit, method=method) if limit is not None else note("population limit", why)
+    )
     return Check(tuple(findings), rate, limit)
 
 

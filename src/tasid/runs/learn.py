@@ -9,16 +9,17 @@ from typing import Any, Literal, overload
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
-from tasid.algorithms.initial_state_test import StartCounts
-from tasid.algorithms.initial_states import StartsFound
+from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
+from tasid.beliefs.classes import KINDS
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
@@ -49,6 +50,8 @@ class Diagnostics:
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
+    visits: NDArray[np.float64] | None = field(default=None, compare=False)
+    """How often the episodes were believed to be in each state, [S]; by the belief method only."""
     starts: StartsFound | None = None
     """How the paper's method told start states apart, where there are several."""
 
@@ -129,6 +132,8 @@ def learn(
         )
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    if classes is not None and classes not in KINDS:
+        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     if method == "paper" and classes is not None:
         raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
     if not 0 <= eta < 0.5:
@@ -224,6 +229,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         eta=found.eta,
         map_errors=found.map_errors,
         warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
+        visits=found.visits,
     )
 
 
