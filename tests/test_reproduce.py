@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import tasid
+from browser import in_browser, measure
 from tasid.algorithms.ppo_policy import PPOPolicy
 from tasid.cli import main
+from tasid.report import build_report
 from tasid.storage import ArtifactError
 
 
@@ -120,6 +122,16 @@ def test_an_agent_acts_as_the_batch_does(trained):
         agent.act(observations[:2])
     with pytest.raises(ValueError, match="slot: 128"):
         policy.agent(slot=128)
+
+
+@in_browser
+def test_the_page_of_a_baseline_fits_narrow_and_wide_windows(trained, tmp_path):
+    run = shutil.copytree(trained, tmp_path / "run")
+    for window in measure(tmp_path, build_report(run)):
+        assert window["scroll"] == window["inner"], "no scrolling sideways"
+        assert window["clashes"] == []
+        assert window["small"] == []
+        assert window["cut"] == []
 
 
 def test_a_baseline_has_a_page_and_nothing_to_watch(trained, tmp_path, capsys):

@@ -38,7 +38,7 @@ class Findings:
 
     eta: EtaEstimate
     map_errors: tuple[MapError, ...]
-    visits: NDArray[np.float64]
+    visits: Floats
     """How often something was commanded in each state, [S]."""
 
 
@@ -61,11 +61,8 @@ def findings(
     counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
     given, hits = _hits(chain, counted)
     errors, blamed = _errors(chain, given, hits, sim, eta)
-    return Findings(
-        _estimate(chain, given * ~blamed, hits * ~blamed, eta),
-        errors,
-        _visits(chain, given, sim.num_states),
-    )
+    estimate = _estimate(chain, given * ~blamed, hits * ~blamed, eta)
+    return Findings(estimate, errors, _visits(chain, given, sim.num_states))
 
 
 def agreed(found: Sequence[Findings]) -> Findings:
@@ -93,10 +90,9 @@ def _hits(chain: Chain, counted: Tally) -> tuple[Floats, Floats]:
 
 
 def _visits(chain: Chain, given: Floats, states: int) -> Floats:
-    here = given.sum(axis=-1)
-    slots = np.asarray(chain.states)[: len(here)]
+    slots = np.asarray(chain.states)[: len(given)]
     visits = np.zeros(states)
-    np.add.at(visits, slots[slots >= 0], here[slots >= 0])
+    np.add.at(visits, slots[slots >= 0], given.sum(axis=-1)[slots >= 0])
     return visits
 
 

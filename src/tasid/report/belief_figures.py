@@ -15,6 +15,8 @@ from tasid.report.marks import Mark
 
 _LEFT = 54.0
 _MOST_DOTS = 40
+_LEAST_REGRET = 0.02
+"""Of the returns: what the axis of regrets shows at least."""
 _APART = 0.16
 """Of the height: lines closer than this get one name."""
 
@@ -43,7 +45,11 @@ def regret_panel(beliefs: Beliefs) -> Figure:
             axes.plot([end, end], bounds, color=LIGHT["nominal"], linewidth=1.4, alpha=0.6)
     _series(axes, beliefs.ends, values, "nominal")
     highest = np.nanmax(values + 2 * np.nan_to_num(error), initial=0.0)
-    axes.set_ylim(-0.03 * highest, max(1.12 * highest, 1e-6))
+    # What is nothing beside the returns looks like nothing.
+    top = max(
+        1.12 * highest, _LEAST_REGRET * np.nanmax(np.abs(beliefs.column("return_mean"))), 1e-6
+    )
+    axes.set_ylim(-0.03 * top, top)
     return figure
 
 

@@ -14,7 +14,9 @@ from tasid.algorithms.belief_method import BatchEnded
 from tasid.runs.record import Run
 from tasid.storage import ArtifactError
 
-_NUMBERS = "episodes return_mean foresight regret regret_error seconds_playing seconds_fitting"
+_NUMBERS = (
+    "episodes return_mean foresight regret regret_error evidence seconds_playing seconds_fitting"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,6 +110,7 @@ _BATCH_COLUMNS = [
     "return",
     "regret",
     "foresight",
+    "evidence",
     "best fit",
     "playing, s",
     "fitting, s",
@@ -119,7 +120,7 @@ _BATCH_COLUMNS = [
 def _batch_rows(found: Findings) -> Iterator[tuple[str, ...]]:
     assert found.beliefs is not None
     for batch, size in zip(found.beliefs.batches, found.beliefs.sizes.tolist(), strict=True):
-        known = (batch.return_mean, batch.regret, batch.foresight)
+        known = (batch.return_mean, batch.regret, batch.foresight, batch.evidence)
         yield (
             str(batch.batch),
             count(size),
