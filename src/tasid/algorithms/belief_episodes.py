@@ -22,6 +22,8 @@ from tasid.envs.waves import in_waves
 
 EXPLORATION = 1 << 28
 """The stream of experiments, far above those that targets use for their steps."""
+CHUNK = 64
+"""How many episodes are smoothed at a time."""
 BATCH = 0
 """The phase of the episodes that the belief method learns from."""
 
@@ -44,6 +46,11 @@ class Recorded(NamedTuple):
     def returns(self) -> NDArray[np.float64]:
         """[N]."""
         return self.rewards.sum(axis=1, dtype=np.float64)
+
+    def rows(self, which: slice | NDArray[Any]) -> Recorded:
+        """Some of the episodes."""
+        tables: list[Any] = [table[which] for table in self]
+        return Recorded(*tables)
 
     @property
     def number(self) -> int:
@@ -144,32 +151,33 @@ def _recorded(table: Any, horizon: int) -> Recorded:
     )
 
 
-def as_episodes(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) -> Episodes:
-    """What the smoother reads, padded to a power of two so that compiled code is shared."""
+def as_chunks(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) -> list[Episodes]:
+    """What the smoother reads, in chunks of one width."""
+    return [
+        _chunk(recorded.rows(slice(first, first + CHUNK)), chain, looks, tells)
+        for first in range(0, recorded.number, CHUNK)
+    ]
+
+
+def _chunk(recorded: Recorded, chain: Chain, looks: Looks, tells: bool) -> Episodes:
     number = recorded.number
-    rows = max(LANES // 2, 1 << (number - 1).bit_length())
-    features = np.concatenate(
-        [
-            np.asarray(_features(looks, jnp.asarray(recorded.observations[:, h])))[None]
-            for h in range(chain.horizon + 1)
-        ]
-    )
+
+    def padded(table: NDArray[Any]) -> NDArray[Any]:
+        return np.pad(table, [(0, CHUNK - number)] + [(0, 0)] * (table.ndim - 1))
+
     paid = payment_numbers(recorded.rewards, np.asarray(chain.payments))
-
-    def padded(table: NDArray[Any], axis: int) -> jax.Array:
-        pads = [(0, 0)] * table.ndim
-        pads[axis] = (0, rows - number)
-        return jnp.asarray(np.pad(table, pads))
-
     return Episodes(
-        features=padded(features, 1),
-        commands=padded(recorded.commands.T, 1),
-        paid=padded(paid.T, 1),
-        ended=padded(recorded.ended, 0),
+        features=_features(looks, jnp.asarray(padded(recorded.observations))),
+        commands=jnp.asarray(padded(recorded.commands).T),
+        paid=jnp.asarray(padded(paid).T),
+        ended=jnp.asarray(padded(recorded.ended)),
         tells=jnp.bool_(tells),
-        own=padded(recorded.own.T.astype(np.float32), 1),
-        weight=padded(np.ones(number, np.float32), 0),
+        own=jnp.asarray(padded(recorded.own).T, jnp.float32),
+        weight=jnp.asarray(padded(np.ones(number, np.float32))),
     )
 
 
-_features = jax.jit(lambda looks, observations: looks(observations))
+@jax.jit
+def _features(looks: Looks, observations: jax.Array) -> jax.Array:
+    """[H+1, N, D] of observations [N, H+1, …]."""
+    return jax.lax.map(looks, jnp.swapaxes(observations, 0, 1))

@@ -8,6 +8,7 @@ which nothing is known counts as the prior has it, and speaks against nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ def findings(
     chain: Chain,
     classes: Classes,
     emission: Emission,
-    episodes: Episodes,
+    chunks: Sequence[Episodes],
     sim: AbstractSimulator,
     *,
     eta: float,
@@ -49,7 +50,8 @@ def findings(
 ) -> Findings:
     """Count what commands came to in these episodes; `eta` is what was planned for."""
     weights = Weights(eta=expected_eta, leap=_LEAP if classes.kind == "place" else 0.0).arrays()
-    counted = tally(chain, classes, emission, episodes, weights)
+    parts = [tally(chain, classes, emission, chunk, weights) for chunk in chunks]
+    counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
     return Findings(_estimate(chain, counted, eta), tuple(_errors(chain, counted, sim, eta)))
 
 

@@ -17,22 +17,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tasid.algorithms.belief_episodes import Recorded, as_episodes, joined, play
+from tasid.algorithms.belief_episodes import Recorded, as_chunks, joined, play
 from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.filter import LEAP, BeliefFilter
-from tasid.beliefs.fitting import Setting, fit, null_scores, schedule
+from tasid.beliefs.fitting import (
+    Chunks,
+    Floats,
+    Seen,
+    Setting,
+    by_episode,
+    fit,
+    one_look,
+    plain_evidence,
+    schedule,
+    shared_evidence,
+)
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
 from tasid.beliefs.looks import Looks, fit_looks, is_picture
-from tasid.beliefs.smoother import Expected
 from tasid.envs.target import Target, seed_key
 from tasid.mdp import RobustPlan, return_range
 
@@ -44,15 +51,24 @@ EXPLORE = 0.05
 """The share of random commands while learning."""
 DIMENSIONS = {False: 16, True: 48}
 """Directions in which classes are told apart: of vectors, of pictures."""
-MOST_PLACES = 1 << 16
+MANY_PLACES = 256
+"""With more places than this, some may not be met twice: what led there is tried as well."""
+MOST = 2_048
+"""Episodes after which evidence is not waited for any longer."""
 _KEPT = 4_000
 """Observations that features are measured on."""
 _MEASURED = 300
 """Episodes after which features of pictures are not measured again."""
 _FORESIGHT, _RETURN = 0.5, 2.0
 """What a nat of foresight and the whole range of returns are worth beside each other."""
-_HOPELESS = 3.0
-"""A fit so far behind the best no longer plays."""
+_HOPELESS = 1.0
+"""A beginning whose last fit scored so far behind the best does not play."""
+_ENOUGH = 0.01
+"""The share of the range of returns that may be lost to not knowing where one is."""
+_FORESEEN = -0.5
+"""Nats of foresight below which something is still wrong."""
+_PATIENCE = 2
+"""Batches in a row that must be good enough."""
 _SHRINK = 2.0
 """Episodes' worth of the common mean that a fit's own mean return is mixed with."""
 
@@ -83,12 +99,21 @@ class Fit:
     classes: Classes
     looks: Looks
     emission: Gaussians
+    counts: Floats
+    """How often each class was seen, [C]."""
     judged: Judgement | None = None
+    """What episodes said that the fit has not seen."""
+    before: float | None = None
+    """How far the last fit from this beginning scored behind the best; None if there was none."""
 
     @property
     def name(self) -> str:
         """Beginning and kind of classes."""
         return f"{self.beginning}, by {self.classes.kind}"
+
+
+Share = tuple[Fit, int, int]
+"""Who plays, from which of a batch's episodes on, and how many."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +132,11 @@ class BatchEnded:
     """The fit that the new episodes speak for."""
     foresight: float
     regret: float
-    """Estimated loss of an episode to not knowing where one is."""
+    """Estimated loss of an episode to not knowing where one is, of the best fit's policy."""
+    regret_error: float
     evidence: float
+    """Nats a step by which places explain new observations better than one look for all."""
+    evidence_error: float
     seconds_playing: float
     seconds_fitting: float
 
@@ -122,7 +150,7 @@ class Learnt:
 
     best: Fit
     fits: tuple[Fit, ...]
-    episodes: Episodes
+    chunks: Chunks
     recorded: Recorded
     batches: tuple[BatchEnded, ...]
     stopped: str
@@ -164,7 +192,7 @@ class BeliefLearner:
         self.setting = Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS[picture])
         self._classes = [
             Classes.of(chain, kind, plan.simulator)
-            for kind in (usual_kinds(plan, chain) if kinds is None else kinds)
+            for kind in (usual_kinds(chain) if kinds is None else kinds)
         ]
         self._tells = hasattr(target, "finished")
         low, high = return_range(plan.simulator)
@@ -192,17 +220,15 @@ class BeliefLearner:
         started = time.perf_counter()
         shares = self._shares(number)
         new = [self._play(fit, first, share) for fit, first, share in shares]
-        played = time.perf_counter()
         fresh = joined(new)
+        played = time.perf_counter()
         with threadpool_limits(1, "blas"):
-            fits = self._judge(
-                fresh, [(f, part) for (f, _, _), part in zip(shares, new, strict=True)]
-            )
-            best = self._best(fits)
+            fits = self._judge(fresh, shares)
+            best = max(fits, key=self._rank)
+            regret = self._regret(best, fresh, shares)
             self._parts.append(fresh)
-            regret = self._regret(best, fresh) if best.judged else math.nan
-            self._fits = self._refit(best)
-        judged = best.judged
+            self._fits = self._refit(best, {one.name: self._behind(one, best) for one in fits})
+        judged = best.judged or Judgement(math.nan, math.nan, math.nan, math.nan, 0)
         ended = BatchEnded(
             seed=self._seed,
             batch=len(self._parts) - 1,
@@ -210,9 +236,11 @@ class BeliefLearner:
             of=of,
             return_mean=float(fresh.returns.mean()),
             best=best.name,
-            foresight=judged.foresight if judged else math.nan,
-            regret=regret,
-            evidence=judged.evidence if judged else math.nan,
+            foresight=judged.foresight,
+            regret=float(regret.mean()) if regret.size else math.nan,
+            regret_error=float(regret.std() / math.sqrt(regret.size)) if regret.size else math.nan,
+            evidence=judged.evidence,
+            evidence_error=judged.evidence_error,
             seconds_playing=played - started,
             seconds_fitting=time.perf_counter() - played,
         )
@@ -222,15 +250,30 @@ class BeliefLearner:
     def finish(self, stopped: str) -> Learnt:
         """The fit that goes on from what proved itself, on all episodes."""
         best = self._fits[0]
-        episodes = self._episodes(best.looks)
         return Learnt(
             best,
             tuple(self._fits),
-            episodes,
+            self._chunks(best.looks),
             self.recorded,
             tuple(self.batches),
             stopped,
             self.setting,
+        )
+
+    def enough(self) -> str | None:
+        """Why more episodes would not help; None if they might."""
+        last = self.batches[-_PATIENCE:]
+        if self.episodes >= MOST:
+            return f"{MOST} episodes are the most that evidence is waited for"
+        if len(last) < _PATIENCE:
+            return None
+        lost = [(one.regret + 2 * one.regret_error) / max(self._span, 1e-12) for one in last]
+        good = all(share <= _ENOUGH for share in lost)
+        if not (good and all(one.foresight >= _FORESEEN for one in last)):
+            return None
+        return (
+            f"in the last {_PATIENCE} batches not knowing where one is cost at most "
+            f"{max(lost):.2%} of the range of returns"
         )
 
     def _play(self, fit: Fit, first: int, share: int) -> Recorded:
@@ -243,7 +286,7 @@ class BeliefLearner:
             explore=self._explore,
         )
 
-    def _shares(self, number: int) -> list[tuple[Fit, int, int]]:
+    def _shares(self, number: int) -> list[Share]:
         """Who plays which of the next episodes: fits not known to be hopeless, in turn."""
         playing = self._playing()
         each, more = divmod(number, len(playing))
@@ -256,85 +299,79 @@ class BeliefLearner:
         ]
 
     def _playing(self) -> list[Fit]:
-        if not self._fits:
-            classes = self._classes[0]
-            shape = self._target.observation_shape
-            dtype = np.uint8 if is_picture(shape) else np.float32
-            looks = fit_looks(np.zeros((2, *shape), dtype))
-            size = int(looks.components.shape[1])
-            flat = flat_gaussians(classes.number, size, self.setting.dimensions)
-            return [Fit("flat", classes, looks, flat)]
-        return self._fits
+        """Fits whose beginnings have not failed of late; at first, one that knows nothing."""
+        if self._fits:
+            return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
+        classes, shape = self._classes[0], self._target.observation_shape
+        looks = fit_looks(np.zeros((2, *shape), np.uint8 if is_picture(shape) else np.float32))
+        size = int(looks.components.shape[1])
+        flat = flat_gaussians(classes.number, size, self.setting.dimensions)
+        return [Fit("flat", classes, looks, flat, np.zeros(classes.number))]
 
-    def _episodes(self, looks: Looks, recorded: Recorded | None = None) -> Episodes:
+    def _chunks(self, looks: Looks, recorded: Recorded | None = None) -> Chunks:
         recorded = self.recorded if recorded is None else recorded
-        return as_episodes(recorded, self.setting.chain, looks, tells=self._tells)
+        return as_chunks(recorded, self.setting.chain, looks, tells=self._tells)
 
-    def _judge(self, fresh: Recorded, played: Sequence[tuple[Fit, Recorded]]) -> list[Fit]:
+    def _judge(self, fresh: Recorded, shares: Sequence[Share]) -> list[Fit]:
         """The fits with what the new episodes say of them."""
         if not self._fits:
-            return [played[0][0]]
-        own = {id(fit): part.returns for fit, part in played}
+            return [shares[0][0]]
+        looks = self._fits[0].looks
+        chunks = self._chunks(looks, fresh)
+        null = by_episode(plain_evidence, one_look(self._chunks(looks)), chunks)
         common = float(fresh.returns.mean())
-        null = self._null(fresh)
         judged = []
         for one in self._fits:
-            episodes = self._episodes(one.looks, fresh)
-            found = self.setting.expect(one.classes, one.emission, episodes, told=0.0)
-            shared = jax.vmap(one.emission.shared)(episodes.features) * (episodes.live > 0)
-            gain = np.asarray(found.evidence + shared.sum(axis=0))[: fresh.number] - null
-            gain = gain / self.setting.chain.horizon
-            mine = own.get(id(one), np.zeros(0))
-            mean = (mine.sum() + _SHRINK * common) / (mine.size + _SHRINK)
+            found = self.setting.expect(one.classes, one.emission, chunks, told=0.0)
+            whole = found.evidence + by_episode(shared_evidence, one.emission, chunks)
+            gain = (whole - null) / self.setting.chain.horizon
+            mine = _own(one, fresh.returns, shares)
             judgement = Judgement(
-                foresight=float(np.asarray(found.foreseen)[: fresh.number].mean()),
-                returns=float(mean),
+                foresight=float(found.foreseen.mean()),
+                returns=float((mine.sum() + _SHRINK * common) / (mine.size + _SHRINK)),
                 evidence=float(gain.mean()),
-                evidence_error=float(gain.std() / math.sqrt(fresh.number)),
+                evidence_error=float(gain.std() / math.sqrt(gain.size)),
                 played=int(mine.size),
             )
             judged.append(replace(one, judged=judgement))
         return judged
 
-    def _null(self, fresh: Recorded) -> NDArray[np.float64]:
-        """ln p of the new episodes by one Gaussian for all places."""
-        looks = self._fits[0].looks
-        known = self._episodes(looks)
-        return np.asarray(null_scores(self._episodes(looks, fresh), known))[: fresh.number]
+    def _rank(self, one: Fit) -> tuple[float, float]:
+        if one.judged is None:
+            return (0.0, 0.0)
+        return (round(one.judged.score(self._span), 2), one.judged.evidence)
 
-    def _best(self, fits: Sequence[Fit]) -> Fit:
-        def rank(one: Fit) -> tuple[float, float]:
-            if one.judged is None:
-                return (0.0, 0.0)
-            return (round(one.judged.score(self._span), 2), one.judged.evidence)
+    def _behind(self, one: Fit, best: Fit) -> float | None:
+        return None if best.judged is None else self._rank(best)[0] - self._rank(one)[0]
 
-        return max(fits, key=rank)
+    def _regret(self, best: Fit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
+        """Of the episodes that the best fit played itself, or of all if it played none."""
+        if best.judged is None:
+            return np.zeros(0)
+        chunks = self._chunks(best.looks, fresh)
+        regret = self.setting.expect(best.classes, best.emission, chunks).regret
+        return _own(best, regret, shares) if best.judged.played else regret
 
-    def _regret(self, best: Fit, fresh: Recorded) -> float:
-        found = self.setting.expect(best.classes, best.emission, self._episodes(best.looks, fresh))
-        return float(np.asarray(found.regret)[: fresh.number].mean())
-
-    def _refit(self, best: Fit) -> list[Fit]:
+    def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
-        recorded = self.recorded
-        looks = best.looks
+        recorded, looks = self.recorded, best.looks
         if best.judged is None or (looks.pool and recorded.number <= _MEASURED):
             looks = self._measured(recorded)
-        episodes = self._episodes(looks)
-        jobs = list(self._jobs(best, looks, episodes))
+        chunks = self._chunks(looks)
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda job: job(), jobs))
+            fits = list(pool.map(lambda job: job(), self._jobs(best, looks, chunks)))
+        return [replace(one, before=behind.get(one.name)) for one in fits]
 
-    def _jobs(self, best: Fit, looks: Looks, episodes: Episodes) -> Iterator[Callable[[], Fit]]:
+    def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
         horizon = self.setting.chain.horizon
 
-        def job(beginning: str, classes: Classes, begin: Expected | None = None) -> Fit:
+        def job(beginning: str, classes: Classes, begin: Seen | None = None) -> Fit:
             stages = schedule(beginning, horizon)
-            emission = fit(self.setting, classes, episodes, stages, begin=begin)
-            return Fit(beginning, classes, looks, emission)
+            emission, counts = fit(self.setting, classes, chunks, stages, begin=begin)
+            return Fit(beginning, classes, looks, emission, counts)
 
         def warm() -> Fit:
-            return job("warm", best.classes, self._carried_over(best, looks, episodes))
+            return job("warm", best.classes, self._carried_over(best, looks, chunks))
 
         if best.judged is not None:
             yield warm
@@ -342,16 +379,17 @@ class BeliefLearner:
             for beginning in ("forward", "anneal"):
                 yield partial(job, beginning, classes)
 
-    def _carried_over(self, best: Fit, looks: Looks, episodes: Episodes) -> Expected:
+    def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
         """Who looked how, by the best fit, counted in the features of another measurement."""
         if looks is best.looks:
-            return self.setting.expect(best.classes, best.emission, episodes)
-        old = self._episodes(best.looks)
-        size = old.features.shape[-1]
-        both = old._replace(features=jnp.concatenate([old.features, episodes.features], axis=-1))
-        wide = best.emission.widened(int(episodes.features.shape[-1]))
+            return self.setting.expect(best.classes, best.emission, chunks)
+        both = [
+            old._replace(features=jnp.concatenate([old.features, new.features], axis=-1))
+            for old, new in zip(self._chunks(best.looks), chunks, strict=True)
+        ]
+        wide = best.emission.widened(int(chunks[0].features.shape[-1]))
         found = self.setting.expect(best.classes, wide, both)
-        return found._replace(sums=found.sums[:, size:])
+        return found._replace(sums=found.sums[:, best.emission.centre.size :])
 
     def _measured(self, recorded: Recorded) -> Looks:
         """Features for what was seen so far."""
@@ -363,9 +401,18 @@ class BeliefLearner:
         return fit_looks(flat[np.sort(chosen)])
 
 
-def usual_kinds(plan: RobustPlan, chain: Chain) -> list[str]:
-    """Places, and what led there where places may be too many to be met twice."""
-    return ["place", "rank"] if chain.num_slots > 100 and chain.states.shape[0] > 1 else ["place"]
+def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
+    """The values of the episodes that a fit played itself."""
+    for player, first, share in shares:
+        if player.name == one.name:
+            return values[first : first + share]
+    return values[:0]
+
+
+def usual_kinds(chain: Chain) -> list[str]:
+    """Places, and what led there where some places may not be met twice."""
+    number = len(np.unique(np.asarray(chain.states)))
+    return ["place", "rank", "action"] if number > MANY_PLACES else ["place"]
 
 
 def belief(
@@ -379,19 +426,14 @@ def belief(
 ) -> Learnt:
     """Learn from so many episodes; with None, from as many as help."""
     learner = BeliefLearner(target, plan, seed=seed, kinds=kinds)
-    stopped = f"{episodes} episodes were asked for"
-    while episodes is None or learner.episodes < episodes:
-        wanted = learner.next_batch()
-        number = wanted if episodes is None else min(wanted, episodes - learner.episodes)
-        ended = learner.batch(number, of=episodes)
+    stopped: str | None = None
+    while stopped is None:
+        left = (MOST if episodes is None else episodes) - learner.episodes
+        ended = learner.batch(min(learner.next_batch(), left), of=episodes)
         for callback in callbacks:
             callback(ended)
-        if episodes is None and (why := enough(learner)) is not None:
-            stopped = why
-            break
+        if episodes is None:
+            stopped = learner.enough()
+        elif learner.episodes >= episodes:
+            stopped = f"{episodes} episodes were asked for"
     return learner.finish(stopped)
-
-
-def enough(learner: BeliefLearner) -> str | None:
-    """Why more episodes would not help; None if they might."""
-    return None

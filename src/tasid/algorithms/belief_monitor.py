@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.belief_episodes import as_episodes, play
+from tasid.algorithms.belief_episodes import as_chunks, play
 from tasid.algorithms.belief_findings import Findings, findings
 from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.beliefs.episodes import Episodes
@@ -36,20 +36,24 @@ def believed(
 
     Only decisions before an episode's end count.
     """
-    smoothed = _played(policy, target, CALIBRATION, episodes, seed)
     actor = policy.actor
-    parts = actor.chain, actor.filter.classes, policy.emission, smoothed
-    weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
-    before = np.asarray(filtered(*parts, weights))[:-1]
-    after = np.asarray(posterior(*parts, weights._replace(told=jnp.float32(1.0)))[0])[:-1]
-    state = before.argmax(axis=1)[:, None]
-    said = np.take_along_axis(before, state, axis=1)[:, 0]
-    was = np.take_along_axis(after, state, axis=1)[:, 0]
-    live = np.asarray(smoothed.live)[:-1] > 0
-    return said[live].astype(np.float64), np.minimum(was[live], 1.0).astype(np.float64)
+    said, was = [], []
+    for chunk in _played(policy, target, CALIBRATION, episodes, seed):
+        parts = actor.chain, actor.filter.classes, policy.emission, chunk
+        weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
+        before = np.asarray(filtered(*parts, weights), np.float64)[:-1]
+        after = posterior(*parts, weights._replace(told=jnp.float32(1.0)))[0]
+        state = before.argmax(axis=1)[:, None]
+        live = np.asarray(chunk.live)[:-1] > 0
+        said.append(np.take_along_axis(before, state, axis=1)[:, 0][live])
+        after = np.asarray(after, np.float64)[:-1]
+        was.append(np.minimum(np.take_along_axis(after, state, axis=1)[:, 0][live], 1.0))
+    return np.concatenate(said), np.concatenate(was)
 
 
-def _played(policy: BeliefPolicy, target: Target, phase: int, episodes: int, seed: int) -> Episodes:
+def _played(
+    policy: BeliefPolicy, target: Target, phase: int, episodes: int, seed: int
+) -> list[Episodes]:
     recorded = play(
         target,
         policy.actor,
@@ -60,4 +64,4 @@ def _played(policy: BeliefPolicy, target: Target, phase: int, episodes: int, see
         phase=phase,
     )
     tells = hasattr(target, "finished")
-    return as_episodes(recorded, policy.actor.chain, policy.looks, tells=tells)
+    return as_chunks(recorded, policy.actor.chain, policy.looks, tells=tells)

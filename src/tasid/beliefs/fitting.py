@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
-from tasid.beliefs.smoother import Expected, Weights, expect
+from tasid.beliefs.smoother import Weights, expect
 
 _FIRST_LOOK = 3
 _MOST_STAGES = 40
@@ -28,8 +29,11 @@ _TEMPERS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 _LEAST_ETA = 0.02
 """The filter allows for this much slipping at least: with none at all, one odd look is final."""
 
+Floats = NDArray[np.float64]
 Stage = tuple[float, int]
 """How much observations count, and how many of them are looked at."""
+Chunks = Sequence[Episodes]
+"""Episodes in chunks of one width, so that compiled code serves any number of them."""
 
 
 def schedule(beginning: str, horizon: int) -> list[Stage]:
@@ -46,6 +50,20 @@ def schedule(beginning: str, horizon: int) -> list[Stage]:
     return settle + settle
 
 
+class Seen(NamedTuple):
+    """What the smoother found in all episodes."""
+
+    counts: Floats
+    """How often each class was seen, [C]."""
+    sums: Floats
+    """Sums of the features of each class, [C, D]."""
+    evidence: Floats
+    """ln p(observations, and what was told) of each episode, up to what classes share, [N]."""
+    foreseen: Floats
+    regret: Floats
+    """As in `Expected`, [N]."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all fits of one learner share."""
@@ -59,67 +77,106 @@ class Setting:
         """Of a smoother that expects this setting's slips."""
         return Weights(**{"eta": max(self.eta, _LEAST_ETA), **given}).arrays()
 
-    def expect(
-        self, classes: Classes, emission: Gaussians, episodes: Episodes, **given: float | int
-    ) -> Expected:
+    def expect(self, classes: Classes, emission: Gaussians, chunks: Chunks, **given: Any) -> Seen:
         """Smooth the episodes by an emission."""
         weights = self.weights(**given)
-        return expect(self.chain, classes, emission, episodes, weights, self.advantage)
+        found = [
+            expect(self.chain, classes, emission, chunk, weights, self.advantage)
+            for chunk in chunks
+        ]
+        real = [np.asarray(chunk.weight) > 0 for chunk in chunks]
+
+        def each(values: list[jax.Array]) -> Floats:
+            parts = [np.asarray(v, np.float64)[r] for v, r in zip(values, real, strict=True)]
+            return np.concatenate(parts)
+
+        return Seen(
+            counts=np.sum([np.asarray(one.counts, np.float64) for one in found], axis=0),
+            sums=np.sum([np.asarray(one.sums, np.float64) for one in found], axis=0),
+            evidence=each([one.evidence for one in found]),
+            foreseen=each([one.foreseen for one in found]),
+            regret=each([one.regret for one in found]),
+        )
 
 
 class Totals:
     """Moments of all observations of the first so many steps, whoever they are of."""
 
-    def __init__(self, episodes: Episodes) -> None:
-        self._features = np.asarray(episodes.features, np.float64)
-        self._live = np.asarray(episodes.live, np.float64)
-        size = self._features.shape[-1]
+    def __init__(self, chunks: Chunks) -> None:
+        self._features = [np.asarray(chunk.features, np.float64) for chunk in chunks]
+        self._live = [np.asarray(chunk.live, np.float64) for chunk in chunks]
+        self.steps, _, size = self._features[0].shape
         self._upto, self._count = 0, 0.0
         self._sum, self._square = np.zeros(size), np.zeros((size, size))
 
-    def moments(self, expected: Expected, upto: int) -> Moments:
-        """With the counts of classes that an expectation step found; `upto` never shrinks."""
-        for h in range(self._upto, upto):
-            weighed = self._features[h] * self._live[h][:, None]
-            self._count += self._live[h].sum()
+    def moments(self, counts: Floats, sums: Floats, upto: int) -> Moments:
+        """With the counts and sums of classes; `upto` never shrinks."""
+        new = slice(self._upto, upto)
+        for features, live in zip(self._features, self._live, strict=True):
+            here = features[new].reshape(-1, features.shape[-1])
+            weighed = here * live[new].reshape(-1, 1)
+            self._count += live[new].sum()
             self._sum += weighed.sum(axis=0)
-            self._square += weighed.T @ self._features[h]
-        self._upto = upto
-        counts, sums = (np.asarray(x, np.float64) for x in (expected.counts, expected.sums))
+            self._square += weighed.T @ here
+        self._upto = max(upto, self._upto)
         return Moments(counts, sums, self._count, self._sum, self._square)
 
 
 def fit(
     setting: Setting,
     classes: Classes,
-    episodes: Episodes,
+    chunks: Chunks,
     stages: Sequence[Stage],
     *,
-    begin: Expected | None = None,
-) -> Gaussians:
-    """The emission after all stages, from who looked how, or from knowing nothing."""
-    totals = Totals(episodes)
-    size = int(episodes.features.shape[-1])
+    begin: Seen | None = None,
+) -> tuple[Gaussians, Floats]:
+    """The emission after all stages, from who looked how, or from knowing nothing.
+
+    Also gives how often each class was seen.
+    """
+    totals = Totals(chunks)
+    size = int(chunks[0].features.shape[-1])
+    counts = np.zeros(classes.number)
     emission = flat_gaussians(classes.number, size, setting.dimensions)
     if begin is not None:
-        everything = int(episodes.features.shape[0])
-        totals = Totals(episodes)
-        moments = totals.moments(begin, everything)
+        moments = totals.moments(begin.counts, begin.sums, totals.steps)
         emission = fit_gaussians(moments, dimensions=setting.dimensions)
     for temper, upto in stages:
-        found = setting.expect(classes, emission, episodes, temper=temper, upto=upto)
-        moments = totals.moments(found, upto)
+        found = setting.expect(classes, emission, chunks, temper=temper, upto=upto)
+        counts = found.counts
+        moments = totals.moments(counts, found.sums, upto)
         emission = fit_gaussians(moments, dimensions=setting.dimensions)
-    return emission
+    return emission, counts
 
 
-def null_scores(episodes: Episodes, of: Episodes) -> jax.Array:
-    """ln p(features) of each episode by one Gaussian for all places, fitted to other episodes."""
-    totals = Totals(of)
-    nobody = Expected(*(jnp.zeros(1), jnp.zeros((1, of.features.shape[-1]))), *[jnp.zeros(1)] * 3)
-    moments = totals.moments(nobody, int(of.features.shape[0]))
-    one = fit_gaussians(moments, dimensions=1)
-    scores = jax.vmap(one.shared)(episodes.features) + jax.vmap(
-        lambda z: one.scores(z, jnp.zeros(1, jnp.int32))[0]
-    )(episodes.features)
-    return (scores * (episodes.live > 0)).sum(axis=0)
+def one_look(chunks: Chunks) -> Gaussians:
+    """The emission to be better than: one Gaussian for all places."""
+    totals = Totals(chunks)
+    size = int(chunks[0].features.shape[-1])
+    moments = totals.moments(np.zeros(1), np.zeros((1, size)), totals.steps)
+    return fit_gaussians(moments, dimensions=1)
+
+
+@jax.jit
+def shared_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
+    """What all classes have in common in ln p(observations), [N]."""
+    shared = jax.vmap(emission.shared)(episodes.features)
+    return (shared * (episodes.live > 0)).sum(axis=0)
+
+
+@jax.jit
+def plain_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
+    """ln p(observations) by an emission with one class, [N]."""
+    only = jnp.zeros(1, jnp.int32)
+    scores = jax.vmap(lambda z: emission.shared(z) + emission.scores(z, only)[0])
+    return (scores(episodes.features) * (episodes.live > 0)).sum(axis=0)
+
+
+def by_episode(function: Any, emission: Gaussians, chunks: Chunks) -> Floats:
+    """A function of chunks, [N], over all real episodes."""
+    return np.concatenate(
+        [
+            np.asarray(function(emission, chunk), np.float64)[np.asarray(chunk.weight) > 0]
+            for chunk in chunks
+        ]
+    )

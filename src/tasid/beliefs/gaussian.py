@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import solve_triangular
 
 Floats = NDArray[np.float64]
 RIDGE = 1e-3
@@ -43,7 +43,7 @@ class Gaussians(NamedTuple):
     log_volume: jax.Array
     """ln |det| of the whitening: makes densities of different fits comparable, []."""
     whitening: jax.Array
-    """[D, D], all of W^(−½)."""
+    """All directions, [D, D]; its columns whiten W."""
 
     @property
     def num_classes(self) -> int:
@@ -120,13 +120,11 @@ def fit_gaussians(moments: Moments, *, dimensions: int, ridge: float = RIDGE) ->
     within, spread = _first_guess(counts, sums, scatter, total, ridge)
     for _ in range(_ROUNDS):
         within, spread = _improved(counts, sums, scatter, total, within, spread, ridge)
-    size = centre.size
-    kept = min(dimensions, size)
-    values, vectors = eigh(spread, within, subset_by_index=[size - kept, size - 1])
-    values = np.maximum(values, _LEAST_SPREAD)
+    values, whitening = _diagonalised(spread, within)
+    kept = min(dimensions, centre.size)
+    values, vectors = np.maximum(values[-kept:], _LEAST_SPREAD), whitening[:, -kept:]
     precision = 1 / values + counts[:, None]
     mean, variance = (sums @ vectors) / precision, 1 + 1 / precision
-    eigenvalues, basis = np.linalg.eigh(within)
     return Gaussians(
         centre=_single(centre),
         directions=_single(vectors),
@@ -134,8 +132,8 @@ def fit_gaussians(moments: Moments, *, dimensions: int, ridge: float = RIDGE) ->
         square=_single(-0.5 / variance),
         constant=_single(-0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)),
         spread=_single(values),
-        log_volume=_single(-0.5 * np.log(eigenvalues).sum()),
-        whitening=_single(basis / np.sqrt(eigenvalues)),
+        log_volume=_single(np.linalg.slogdet(whitening)[1]),
+        whitening=_single(whitening),
     )
 
 
@@ -161,7 +159,7 @@ def _improved(
     ridge: float,
 ) -> tuple[Floats, Floats]:
     """One round of expectation maximisation over the classes' means."""
-    values, vectors = eigh(spread, within)
+    values, vectors = _diagonalised(spread, within)
     variance = 1 / (1 / np.maximum(values, 1e-6) + counts[:, None])
     along = sums @ vectors
     mean = along * variance
@@ -175,6 +173,15 @@ def _improved(
     within = back @ inside @ back.T
     spread = back @ between @ back.T
     return (within + within.T) / 2 + _floor(scatter, total, ridge), (spread + spread.T) / 2
+
+
+def _diagonalised(spread: Floats, within: Floats) -> tuple[Floats, Floats]:
+    """λ rising, and V with Vᵀ W V = I, Vᵀ B V = diag(λ)."""
+    root = np.linalg.cholesky(within)
+    half = solve_triangular(root, spread, lower=True)
+    both = solve_triangular(root, half.T, lower=True)
+    values, vectors = np.linalg.eigh((both + both.T) / 2)
+    return values, solve_triangular(root, vectors, lower=True, trans="T")
 
 
 def _floor(scatter: Floats, total: float, ridge: float) -> Floats:

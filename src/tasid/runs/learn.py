@@ -205,7 +205,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         setting.chain,
         best.classes,
         best.emission,
-        learnt.episodes,
+        learnt.chunks,
         plan.simulator,
         eta=plan.eta,
         expected_eta=float(setting.weights().eta),
