@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    frontier,
     lava_speed,
     lock_table,
     outcome_table,
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
+    "frontier": frontier,
 }
 
 

@@ -57,6 +57,21 @@ class _Lists(NamedTuple):
     """[N, F]."""
 
 
+class _States(NamedTuple):
+    """Which state is in which slot, −1 in slot M."""
+
+    table: NDArray[np.int32]
+    """[1, M+1] or [H+1, M+1]."""
+
+    @classmethod
+    def of(cls, chain: Chain) -> _States:
+        return cls(np.pad(np.asarray(chain.states), ((0, 0), (0, 1)), constant_values=-1))
+
+    def at(self, h: int, slots: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The states in the slots of step h."""
+        return self.table[h if len(self.table) > 1 else 0][slots]
+
+
 class _Forward(NamedTuple):
     lists: list[_Lists]
     """Of steps 0 … H, NumPy."""
@@ -78,7 +93,7 @@ def smooth_frontier(
 ) -> SmoothedBeliefs:
     """Beliefs from all that was seen, on the states that were kept on the way."""
     forth = _wide_enough(chain, given, frontier)
-    eta = jnp.float32(given.eta)
+    eta, table = jnp.float32(given.eta), _States.of(chain)
     counter = OutcomeCounter(per_step=sim.successor.ndim == 3)
     smoothed = [forth.lists[-1]]
     for h in reversed(range(chain.horizon)):
@@ -86,9 +101,9 @@ def smooth_frontier(
         weights, joint, leads = _backward(chain, given.episodes, here, smoothed[-1], h, eta)
         smoothed.append(_Lists(here.slots, np.asarray(weights)))
         counts = np.asarray(joint) * (h < given.ended)[:, None, None]
-        states = _states(np.asarray(at(chain.states, h)), here.slots)[..., None]
-        there = _states(np.asarray(after(chain.states, h)), np.asarray(leads))
-        counter.add(h, states, given.commands[:, h, None, None], there, counts)
+        states, there = table.at(h, here.slots), table.at(h + 1, np.asarray(leads))
+        commands = given.commands[:, h, None, None]
+        counter.add(h, states[..., None], commands, there, counts)
     fields = _fields(sim, chain, given, forth, smoothed[::-1])
     leaps = np.zeros(given.number)
     return SmoothedBeliefs(**fields, outcomes=counter.result(), leaps=leaps)
@@ -127,6 +142,7 @@ def _forward(chain: Chain, given: Given, frontier: Frontier) -> _Forward:
     eta = jnp.float32(given.eta)
     # Without an ε everything is kept, also what rounding makes look like nothing.
     kept = jnp.float32(1 - frontier.epsilon if frontier.epsilon else jnp.inf)
+    table = _States.of(chain)
     begin = np.flatnonzero(np.asarray(chain.start)).astype(np.int32)
     shape = (given.number, begin.size)
     weights = jnp.broadcast_to(chain.start[begin][None], shape)
@@ -137,9 +153,8 @@ def _forward(chain: Chain, given: Given, frontier: Frontier) -> _Forward:
         if h:
             branches = _branched(chain, given.episodes, lists[-1], h - 1, eta)
         slots = np.asarray(branches.slots)
-        there = slots < chain.num_slots
-        states = _states(np.asarray(at(chain.states, h)), slots)
-        seen = np.where(there, given.seen(h, np.maximum(states, 0)), -np.inf)
+        states = table.at(h, slots)
+        seen = np.where(states >= 0, given.seen(h, np.maximum(states, 0)), -np.inf)
         most = seen.max(axis=1)
         most = np.where(np.isfinite(most), most, 0.0)
         ask = (seen - most[:, None]).astype(np.float32)
@@ -239,20 +254,14 @@ def _backward(
     return joint.sum(axis=2), joint, leads
 
 
-def _states(row: NDArray[np.int32], slots: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The states in slots; −1 where there is none."""
-    return np.append(row, np.int32(-1))[slots]
-
-
 def _fields(
     sim: AbstractSimulator, chain: Chain, given: Given, forth: _Forward, lists: list[_Lists]
 ) -> dict[str, Any]:
     """Of a record."""
-    rows = [np.asarray(at(chain.states, h)) for h in range(len(lists))]
-    pairs = zip(rows, lists, strict=True)
+    table = _States.of(chain)
     weights = [list_.weights * given.live(h)[:, None] for h, list_ in enumerate(lists)]
     return {
-        "states": np.stack([_states(row, list_.slots) for row, list_ in pairs], axis=1),
+        "states": np.stack([table.at(h, list_.slots) for h, list_ in enumerate(lists)], axis=1),
         "weights": np.stack(weights, axis=1),
         "log_evidence": forth.evidence,
         "discarded": forth.discarded,
