@@ -6,10 +6,12 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    building_speed,
     frontier,
     lava_speed,
     lock_table,
     outcome_table,
+    peers,
     ppo_speed,
     starts_table,
     state_space,
@@ -18,12 +20,14 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "peers": peers,
     "lock-table": lock_table,
     "outcome-table": outcome_table,
     "state-space": state_space,
     "starts-table": starts_table,
     "trust": trust,
     "lava-speed": lava_speed,
+    "building-speed": building_speed,
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,

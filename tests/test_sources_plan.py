@@ -54,6 +54,20 @@ def room(tmp_path):
 # ---------------------------------------------------------------- sources
 
 
+def test_a_plan_that_stays_or_goes_elsewhere_says_why(capsys, tmp_path):
+    # At η = 0.4 the two steps between lava earn 0.6·(0.6 − 0.4) − 0.4 < 0.
+    (tmp_path / "alley.txt").write_text("####LL#\nS.....G\n####LL#")
+    got = run(capsys, tmp_path / "alley.txt", "--eta", 0.4).out
+    assert "The plan stays where it is: against η = 0.4 and within 18 steps nothing is" in got
+    assert "nothing is gained" not in run(capsys, tmp_path / "alley.txt", "--eta", 0.1).out
+    (tmp_path / "fork.txt").write_text(".###LL#\nS.....G\n.###LL#")
+    got = run(capsys, tmp_path / "fork.txt", "--eta", 0.4).out
+    assert "The plan does not go to a goal: against η = 0.4 and within 18 steps" in got
+    (tmp_path / "open.txt").write_text("S...G")
+    assert run_json(capsys, tmp_path / "open.txt")["arrives"] is True
+    assert run_json(capsys, "combination-lock")["arrives"] is None
+
+
 def test_a_text_map(capsys, tmp_path):
     (tmp_path / "lava.txt").write_text(lava_map(11))
     got = run_json(capsys, tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36)

@@ -80,7 +80,12 @@ def __dir__() -> list[str]:
 
 def _register() -> None:
     registration = importlib.import_module("gymnasium.envs.registration")
-    for name, vector in (("CombinationLock", "lock_vector"), ("LavaCrossing", "lava_vector")):
+    vectors = {
+        "CombinationLock": "lock_vector",
+        "LavaCrossing": "lava_vector",
+        "Building": "building_vector",
+    }
+    for name, vector in vectors.items():
         if f"tasid/{name}-v0" not in registration.registry:
             registration.register(
                 f"tasid/{name}-v0",

@@ -180,4 +180,5 @@ def _chunk(recorded: Recorded, chain: Chain, looks: Looks, tells: bool) -> Episo
 @jax.jit
 def _features(looks: Looks, observations: jax.Array) -> jax.Array:
     """[H+1, N, D] of observations [N, H+1, …]."""
-    return jax.lax.map(looks, jnp.swapaxes(observations, 0, 1))
+    steps = jnp.arange(observations.shape[1])
+    return jax.lax.map(lambda step: looks(*step), (jnp.swapaxes(observations, 0, 1), steps))

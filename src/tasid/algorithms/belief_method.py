@@ -39,7 +39,7 @@ from tasid.beliefs.fitting import (
     shared_evidence,
 )
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
-from tasid.beliefs.looks import Looks, fit_looks, is_picture
+from tasid.beliefs.looks import Looks, by_step, fit_looks, is_picture
 from tasid.envs.target import Target, seed_key
 from tasid.mdp import RobustPlan, return_range
 
@@ -49,8 +49,9 @@ GROWTH = 0.5
 """Later batches are this part of all episodes before them."""
 EXPLORE = 0.05
 """The share of random commands while learning."""
-DIMENSIONS = {False: 16, True: 48}
-"""Directions in which classes are told apart: of vectors, of pictures."""
+DIMENSIONS = 64
+"""Directions in which classes are told apart, at most. In those left out all classes are one, and
+a place never seen before would count as impossible."""
 MANY_PLACES = 256
 """With more places than this, some may not be met twice: what led there is tried as well."""
 MOST = 2_048
@@ -58,7 +59,7 @@ MOST = 2_048
 _KEPT = 4_000
 """Observations that features are measured on."""
 _MEASURED = 300
-"""Episodes after which features of pictures are not measured again."""
+"""Episodes after which features are not measured again."""
 _FORESIGHT, _RETURN = 0.5, 2.0
 """What a nat of foresight and the whole range of returns are worth beside each other."""
 _HOPELESS = 1.0
@@ -188,12 +189,12 @@ class BeliefLearner:
     ) -> None:
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
         chain = Chain.of(plan.simulator)
-        picture = is_picture(target.observation_shape)
-        self.setting = Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS[picture])
+        self.setting = Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS)
         self._classes = [
             Classes.of(chain, kind, plan.simulator)
             for kind in (usual_kinds(chain) if kinds is None else kinds)
         ]
+        self._layered = chain.states.shape[0] > 1
         self._tells = hasattr(target, "finished")
         low, high = return_range(plan.simulator)
         self._span = high - low
@@ -355,7 +356,8 @@ class BeliefLearner:
     def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
         recorded, looks = self.recorded, best.looks
-        if best.judged is None or (looks.pool and recorded.number <= _MEASURED):
+        early = recorded.number <= _MEASURED and (looks.pool > 0 or self._layered)
+        if best.judged is None or early:
             looks = self._measured(recorded)
         chunks = self._chunks(looks)
         with ThreadPoolExecutor(2) as pool:
@@ -398,7 +400,8 @@ class BeliefLearner:
         live = (np.arange(seen.shape[1]) <= recorded.ended[:, None]).ravel()
         rows = np.flatnonzero(live)
         chosen = np.random.default_rng(0).permutation(rows)[:_KEPT]
-        return fit_looks(flat[np.sort(chosen)])
+        looks = fit_looks(flat[np.sort(chosen)])
+        return by_step(looks, seen, live.reshape(seen.shape[:2])) if self._layered else looks
 
 
 def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:

@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator
+    from tasid.mdp.sources.doors import LostDoor
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
@@ -98,6 +99,16 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
     if horizon is not None:
         options.setdefault("horizon", horizon)
     return make(source, **options).simulator
+
+
+def lost_doors_of(source: str, options: dict[str, Any]) -> list[LostDoor] | None:
+    """What an occupancy map lost at this cell size and radius; None for other sources."""
+    if Path(source).suffix.lower() not in (".yaml", ".yml"):
+        return None
+    from tasid.mdp.sources.occupancy_map import lost_doors
+
+    named = ("cell_size", "robot_radius", "unknown", "headings")
+    return lost_doors(source, **{name: options[name] for name in named if name in options})
 
 
 def eta_for(eta: float | None, sim: AbstractSimulator | None) -> float:

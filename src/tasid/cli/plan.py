@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +15,14 @@ from tasid.cli.arguments import (
     Json,
     Settings,
     environment_options,
+    lost_doors_of,
     point,
     simulator_of,
 )
+
+if TYPE_CHECKING:
+    from tasid.mdp import AbstractSimulator, RobustPlan
+    from tasid.mdp.thrifty import Plan
 
 
 def plan(
@@ -47,8 +53,8 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
-    from tasid.mdp import certify, policy_value, robust_dp
-    from tasid.mdp.flips import changes_of, in_words, likeliest_starts
+    from tasid.mdp import certify, policy_value
+    from tasid.mdp.flips import arrives, changes_of, in_words, likeliest_starts
 
     options = environment_options(
         settings,
@@ -62,8 +68,7 @@ def plan(
         seed=env_seed,
     )
     sim = simulator_of(source, horizon, options)
-    robust = robust_dp(sim, eta=eta)
-    nominal = robust_dp(sim, eta=0.0)
+    robust, nominal = _plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
     route = robust.route(likeliest)
     result = {
@@ -82,6 +87,9 @@ def plan(
     }
     if sim.origin is not None and sim.origin.implied_eta is not None:
         result["implied_eta"] = sim.origin.implied_eta
+    doors = lost_doors_of(source, options)
+    if doors is not None:
+        result["lost_doors"] = [asdict(door) for door in doors]
     if png is None:
         changes = changes_of(robust, nominal, likeliest_starts(sim))
     else:
@@ -89,11 +97,25 @@ def plan(
         from tasid.report.routes import Routes
 
         routes = Routes(robust, nominal)
-        plan_picture(routes, png)
+        plan_picture(routes, png, marks=[(door.x, door.y) for door in doors or ()])
         changes = routes.changes
         result["png"] = str(png)
     result["flips"] = [change.as_json() for change in changes]
+    result["arrives"] = arrives(robust, likeliest)
     if as_json:
         print_json(result)
     else:
         print_plan(result, in_words(changes, eta))
+        for door in doors or ():
+            print(f"lost on the way to cells: {door}")
+
+
+def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:
+    """The robust plan, and the one for η = 0, of which only the routes are needed."""
+    from tasid.mdp import robust_dp, robust_plans
+    from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
+
+    if not policy_is_huge(sim):
+        robust, nominal = robust_plans(sim, etas=[eta, 0.0])
+        return robust, nominal
+    return robust_dp(sim, eta=eta), thrifty_plan(sim, eta=0.0)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tasid.envs import combination_lock, lava_crossing
+from tasid.envs import building, combination_lock, lava_crossing
 from tasid.envs.block import BlockMDP
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ GYM = "gym:"
 ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
     combination_lock.NAME: combination_lock.combination_lock,
     lava_crossing.NAME: lava_crossing.lava_crossing,
+    building.NAME: building.building,
 }
 
 

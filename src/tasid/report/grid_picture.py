@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -33,17 +35,32 @@ _NOMINAL: dict[str, Any] = {
 }
 _OTHER: dict[str, Any] = {"linewidth": 1.6, "zorder": 4}
 _OTHER_COLOURS = (LIGHT["blind"], "#a8507a", "#8a7420", "#3f7fa8")
+_MOVE: dict[str, Any] = {"colors": LIGHT["edge"], "linewidths": 0.6, "zorder": 3}
+_DOOR: dict[str, Any] = {
+    "color": LIGHT["nominal"],
+    "linestyle": "none",
+    "marker": "X",
+    "markersize": 8.0,
+    "markeredgecolor": LIGHT["paper"],
+    "zorder": 9,
+}
 _APART = 3.0
 """Pixels between routes through the same cells."""
 _FEW_CELLS = 48
 _TALLEST = 760.0
 
 
-def draw_grid(routes: Routes, *, width: float) -> Figure:
-    """The map and the routes on a figure so many pixels wide; to be called in the house style."""
+def draw_grid(routes: Routes, *, width: float, marks: Sequence[tuple[float, float]] = ()) -> Figure:
+    """The map and the routes on a figure so many pixels wide; to be called in the house style.
+
+    `marks` are places, x and y, where the map lost a door.
+    """
     layout = layout_of(routes.simulator)
     lines = _lines(routes)
-    legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
+    legend: list[tuple[Any, str]] = [(line.key, line.name) for line in lines]
+    legend += _legend(layout)
+    if marks:
+        legend.append((Line2D([], [], **_DOOR), "door lost"))
     note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4))
     left, right = 52.0, 92.0
     top, bottom = 10.0 + 19.0 * -(-len(legend) // 3), 58.0 + 15.0 * note.count("\n")
@@ -56,6 +73,10 @@ def draw_grid(routes: Routes, *, width: float) -> Figure:
     axes = axes_inside(figure, left=left, right=right + spare, top=top, bottom=bottom)
     _draw_values(figure, axes, routes, layout)
     _draw_cells(axes, layout)
+    if layout.backdrop is not None:
+        axes.add_collection(_moves(routes, layout))
+    if marks:
+        axes.plot(*zip(*marks, strict=True), **_DOOR)
     for line in lines:
         _draw_line(figure, axes, line, layout)
     _draw_ends(axes, routes, layout, scale)
@@ -99,10 +120,12 @@ def _draw_values(figure: Figure, axes: Axes, routes: Routes, layout: GridLayout)
 
 
 def _draw_cells(axes: Axes, layout: GridLayout) -> None:
-    picture = np.zeros((*layout.cells.shape, 4))
-    for kind, colour in COLOURS.items():
-        picture[layout.cells == kind] = to_rgba(colour)
-    axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
+    kinds, around = (GOAL, HAZARD), layout.cells if layout.backdrop is None else layout.backdrop
+    for cells, shown in ((around, tuple(COLOURS)), (layout.cells, kinds)):
+        picture = np.zeros((*cells.shape, 4))
+        for kind in shown:
+            picture[cells == kind] = to_rgba(COLOURS[kind])
+        axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
     if layout.cells.shape[1] > _FEW_CELLS:
         return
     for cell in np.argwhere(layout.cells == HAZARD):
@@ -120,6 +143,16 @@ def _draw_cells(axes: Axes, layout: GridLayout) -> None:
                 zorder=3,
             )
         )
+
+
+def _moves(routes: Routes, layout: GridLayout) -> LineCollection:
+    """Between which places the robot can drive: what was made of the map behind it."""
+    after = routes.simulator.successor_at(0)
+    ends = np.stack([np.repeat(layout.positions, after.shape[1], axis=0),
+                     layout.positions[after.ravel()]], axis=1)  # fmt: skip
+    moved = np.unique(np.sort(ends[(ends[:, 0] != ends[:, 1]).any(axis=1)], axis=1), axis=0)
+    places = [[_centre(layout, (int(r), int(c))) for r, c in pair] for pair in moved]
+    return LineCollection(places, **_MOVE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +221,7 @@ def _draw_ends(axes: Axes, routes: Routes, layout: GridLayout, scale: float) -> 
     mark: dict[str, Any] = {"color": LIGHT["ink"], "markersize": size, "zorder": 8}
     mark |= {"linestyle": "none", "markeredgecolor": LIGHT["paper"], "markeredgewidth": 1.0}
     for start in routes.starts:
-        heading = None if layout.headings is None else int(layout.headings[start])
-        marker: Any = "o" if heading is None else (3, 0, -90 * heading)
+        marker: Any = "o" if layout.angles is None else (3, 0, -float(layout.angles[start]))
         axes.plot(*layout.centres([start])[0], marker=marker, **mark)
     for cell in np.argwhere(layout.cells == GOAL)[:64]:
         axes.plot(*_centre(layout, (int(cell[0]), int(cell[1]))), marker="*", **mark)

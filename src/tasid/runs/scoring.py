@@ -11,9 +11,9 @@ import numpy as np
 
 from tasid.algorithms import BeliefPolicy, Policy, Score, evaluate
 from tasid.algorithms.ppo_policy import PPOPolicy
-from tasid.envs import BlockMDP, Target
+from tasid.envs import BlockMDP, Latent, Target
 from tasid.envs.gym_target import GymTarget
-from tasid.mdp import AbstractSimulator, PerturbedMDP, blind_value, policy_value, robust_dp
+from tasid.mdp import AbstractSimulator, PerturbedMDP, robust_dp
 from tasid.mdp.sources.toy_text import from_toy_text
 from tasid.mdp.sources.trouble import MapError, MapWarning
 
@@ -45,13 +45,17 @@ def yardsticks(
         plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
     else:
         return None
-    world = env.latent.world if isinstance(env, BlockMDP) else toy_world(env, plan.simulator)
-    if world is None:
+    world = None if isinstance(env, BlockMDP) else toy_world(env, plan.simulator)
+    if isinstance(env, BlockMDP):
+        latent = env.latent
+    elif world is not None:
+        latent = Latent(world)
+    else:
         return None
     return Yardsticks(
-        robust_value=policy_value(world, plan),
-        nominal_plan_value=policy_value(world, robust_dp(plan.simulator, eta=0.0)),
-        blind_value=blind_value(world),
+        robust_value=latent.robust_value(plan),
+        nominal_plan_value=latent.robust_value(robust_dp(plan.simulator, eta=0.0)),
+        blind_value=latent.blind_value(),
         worst_case_value=plan.start_value,
     )
 
