@@ -8,6 +8,7 @@ from benchmarks import (
     baseline_choices,
     belief_table,
     building_speed,
+    frontier,
     lava_speed,
     lock_table,
     peers,
@@ -26,6 +27,7 @@ BENCHMARKS = {
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
+    "frontier": frontier,
 }
 
 

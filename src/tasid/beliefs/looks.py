@@ -44,12 +44,12 @@ class Looks:
     def __call__(self, observations: jax.Array, h: jax.Array) -> jax.Array:
         """Features [N, D] of observations [N, …] of step h."""
         centred = flattened(observations, self.pool) - self.centre[None]
-        return centred @ self.components - at(self.usual, h)
+        return centred @ self.components - at(self.usual, h)[None]
 
     def exact(self, observations: jax.Array, h: jax.Array) -> jax.Array:
         """The same, the same bits for any number of rows."""
         rows = (flattened(observations, self.pool) - self.centre[None]).T
-        return summed_in_order(rows, self.components).T - at(self.usual, h)
+        return summed_in_order(rows, self.components).T - at(self.usual, h)[None]
 
 
 def flattened(observations: jax.Array, pool: int) -> jax.Array:
