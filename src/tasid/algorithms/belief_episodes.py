@@ -125,9 +125,7 @@ def play(
     return joined(parts)
 
 
-def _whole(
-    target: Any, actor: Actor, key: jax.Array, phase: Any, first: Any, explore: Any
-) -> Any:
+def _whole(target: Any, actor: Actor, key: jax.Array, phase: Any, first: Any, explore: Any) -> Any:
     """Tables [W, …] of whole episodes."""
     keys = episode_keys(key, phase, first + jnp.arange(LANES))
     exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32), target.num_actions)

@@ -10,6 +10,11 @@ from tasid.algorithms.belief_method import Learnt
 
 def belief_warnings(learnt: Learnt, found: Findings) -> Iterator[str]:
     """One sentence each."""
+    yield from finding_warnings(found)
+
+
+def finding_warnings(found: Findings) -> Iterator[str]:
+    """What slips and map errors call for."""
     estimate = found.eta
     if estimate.exceeded and estimate.p_value < 1e-3:
         yield (
