@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> None:
     learned = [one for one in results if one.ratio is not None]
     ratios = [one.ratio for one in learned]
     print(
-        "| setting | logged episodes | by | their ratio | ratio median, lowest (all) | skill median "
+        "| setting | logged episodes | by | their ratio | ratio median, lowest (all) | skill "
         "| coverage | refused | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
@@ -48,8 +48,8 @@ def run(arguments: Sequence[str]) -> None:
     skill = f"{np.median([one.skill for one in learned]):.3f}" if ratios else "–"
     covered = f"{np.median([one.coverage for one in learned]):.3f}" if ratios else "–"
     print(
-        f"| {_setting(options)} | {options.episodes} | {options.by}, {options.explore:.0%} random | "
-        f"{np.median([one.logged for one in results]):.3f} | {middle} ({each}) | {skill} | "
+        f"| {_setting(options)} | {options.episodes} | {options.by}, {options.explore:.0%} random "
+        f"| {np.median([one.logged for one in results]):.3f} | {middle} ({each}) | {skill} | "
         f"{covered} | {len(results) - len(learned)} of {len(results)} | "
         f"{np.median([one.seconds for one in results]):.1f} |"
     )
@@ -98,9 +98,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--explore", type=float, default=0.3)
     parser.add_argument("--by", choices=("plan", "belief", "random"), default="plan")
-    parser.add_argument(
-        "--practice", type=int, default=96, help="episodes that belief learned from"
-    )
+    parser.add_argument("--practice", type=int, default=96, help="episodes belief learned from")
     parser.add_argument("--seeds", type=int, nargs="+", default=[9201, 9202, 9203, 9204, 9205])
     parser.add_argument("--evaluation-episodes", type=int, default=10_000)
     return parser.parse_args(arguments)

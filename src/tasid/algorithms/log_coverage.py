@@ -35,7 +35,6 @@ def coverage(setting: Setting, classes: Classes, counts: Floats) -> float:
         which = np.asarray(after(classes.members, h))[np.asarray(at(classes.of_edge, h))]
         met += edges.sum()
         seen += (edges * (counts[which] >= SEEN)).sum()
-        belief = np.bincount(
-            np.asarray(at(chain.successor, h)).ravel(), edges.ravel(), chain.num_slots
-        )
+        belief = np.zeros(chain.num_slots)
+        np.add.at(belief, np.asarray(at(chain.successor, h)), edges)
     return float(seen / met) if met > 0 else 1.0

@@ -1,8 +1,8 @@
 """Episodes as users have them: arrays, or lists of episodes of unequal length.
 
 What comes in is a mapping of columns (`observations`, `commands` or `actions`, `rewards`, and
-perhaps `ended` and `own`), each with an entry for every episode, or a list of such mappings, one for
-each episode. What goes out is whole and checked.
+perhaps `ended` and `own`), each with an entry for every episode, or a list of such mappings, one
+for each episode. What goes out is whole and checked.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Episode:
             self._refuse_fractions(commands, i)
         if steps < 1 or steps > horizon:
             raise ValueError(
-                f"episodes: episode {i} has {steps} commands, the horizon is {horizon}"
+                f"episodes: episode {i} has {steps} commands, the horizon is {horizon} steps"
             )
         self.observations = _array(columns, "observations", i, kinds="biuf", dimensions=None)
         rewards = _array(columns, "rewards", i, kinds="biuf")

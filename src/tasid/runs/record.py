@@ -144,8 +144,8 @@ class Run:
         """The scores, verified."""
         if "from" in self.asked():
             raise ArtifactError(
-                f"{self.folder}: learned from a log, so nothing was scored; 'tasid evaluate' scores "
-                "its policy where there is a target"
+                f"{self.folder}: learned from a log, so nothing was scored; 'tasid evaluate' "
+                "scores its policy where there is a target"
             )
         return read_artifact(self.folder / _EVALUATION, kind=_EVALUATION)
 
