@@ -32,7 +32,7 @@ class Episodes(NamedTuple):
     def live(self) -> jax.Array:
         """Which observations are of the episode, not repeated after its end, [H+1, N]."""
         steps = jnp.arange(self.features.shape[0])[:, None]
-        return (steps <= self.ended) * self.weight
+        return (steps <= self.ended[None]) * self.weight[None]
 
 
 def payment_numbers(rewards: NDArray[np.floating], payments: NDArray[np.floating]) -> np.ndarray:

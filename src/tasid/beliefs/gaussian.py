@@ -52,7 +52,7 @@ class Gaussians(NamedTuple):
 
     def scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
         """ln p(x | c) up to what all classes share, [L, N], for features [N, D], classes [L]."""
-        y = ((features - self.centre) @ self.directions).T
+        y = ((features - self.centre[None]) @ self.directions).T
         return (
             self.square[members] @ (y * y)
             + self.linear[members] @ y
@@ -61,11 +61,11 @@ class Gaussians(NamedTuple):
 
     def exact_scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
         """The same in one order of summation, whatever the number of rows: same bits."""
-        y = summed_in_order((features - self.centre).T, self.directions)
+        y = summed_in_order((features - self.centre[None]).T, self.directions)
         square, linear = self.square[members], self.linear[members]
         total = jnp.broadcast_to(self.constant[members][:, None], (members.size, y.shape[1]))
         for j in range(y.shape[0]):
-            total = total + (square[:, j, None] * y[j] + linear[:, j, None]) * y[j]
+            total = total + (square[:, j, None] * y[j][None] + linear[:, j, None]) * y[j][None]
         return total
 
     def widened(self, more: int) -> Gaussians:
@@ -78,7 +78,7 @@ class Gaussians(NamedTuple):
 
     def shared(self, features: jax.Array) -> jax.Array:
         """What `scores` left out of ln p(x | c), [N]."""
-        centred = features - self.centre
+        centred = features - self.centre[None]
         whole, kept = centred @ self.whitening, centred @ self.directions
         rest = (whole * whole).sum(axis=-1) - (kept * kept).sum(axis=-1)
         return self.log_volume - 0.5 * rest - 0.5 * features.shape[-1] * jnp.log(2 * jnp.pi)

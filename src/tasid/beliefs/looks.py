@@ -39,11 +39,11 @@ class Looks:
 
     def __call__(self, observations: jax.Array) -> jax.Array:
         """Features [N, D] of observations [N, …]."""
-        return (flattened(observations, self.pool) - self.centre) @ self.components
+        return (flattened(observations, self.pool) - self.centre[None]) @ self.components
 
     def exact(self, observations: jax.Array) -> jax.Array:
         """The same, the same bits for any number of rows."""
-        rows = (flattened(observations, self.pool) - self.centre).T
+        rows = (flattened(observations, self.pool) - self.centre[None]).T
         return summed_in_order(rows, self.components).T
 
 

@@ -71,17 +71,20 @@ Gather = Callable[[Any, Step], Any]
 def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
     """Does an edge agree with the reward, and with the end or none, after step h? [M, K, N]"""
     paid = episodes.paid[h]
-    pays = (at(chain.pays, h)[:, :, None] >> jnp.maximum(paid, 0)) & 1
+    pays = (at(chain.pays, h)[:, :, None] >> jnp.maximum(paid, 0)[None, None]) & 1
     final = after(chain.final, h)[at(chain.successor, h)]
     over = (episodes.ended <= h + 1)[None, None, :]
-    return ((pays == 1) | (paid < 0)) & ((final[:, :, None] == over) | ~episodes.tells)
+    return ((pays == 1) | (paid < 0)[None, None]) & ((final[:, :, None] == over) | ~episodes.tells)
 
 
 def likelihoods(scores: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """exp(scores − largest), floored, [L, N], and the largest [N]; flat where not used."""
+    """exp(scores − largest), floored, [L, N], and the largest [N]; flat where not used.
+
+    `used` is shaped [1, N], [L, 1] or [].
+    """
     scores = jnp.where(used, scores, 0.0)
     most = scores.max(axis=0)
-    return jnp.exp(scores - most) + _LEAST, most
+    return jnp.exp(scores - most[None]) + _LEAST, most
 
 
 def spread(chain: Chain, edges: jax.Array, h: jax.Array) -> jax.Array:
@@ -93,7 +96,7 @@ def spread(chain: Chain, edges: jax.Array, h: jax.Array) -> jax.Array:
 def normalised(mass: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mass [M, N] that sums up to 1, and what it summed up to [N]."""
     total = mass.sum(axis=0) + _TINY
-    return mass / total, total
+    return mass / total[None], total
 
 
 class Smoothed(NamedTuple):
@@ -129,7 +132,7 @@ def forward_pass(
 
     def seen(h: jax.Array) -> tuple[jax.Array, jax.Array]:
         scores = emission.scores(episodes.features[h + 1], after(classes.members, h))
-        return likelihoods(scores * weights.temper, used[h + 1])
+        return likelihoods(scores * weights.temper, used[h + 1][None])
 
     def passing(h: jax.Array, look: jax.Array) -> jax.Array:
         agrees = jnp.where(agreeing(chain, episodes, h), 1.0, UNLIKELY**weights.told)
@@ -152,7 +155,7 @@ def forward_pass(
         return mass, (mass, jnp.log(total) + most)
 
     scores = emission.scores(episodes.features[0], classes.first)
-    look, most = likelihoods(scores * weights.temper, used[0])
+    look, most = likelihoods(scores * weights.temper, used[0][None])
     first, total = normalised(chain.start[:, None] * look)
     _, (later, logs) = jax.lax.scan(forward, first, jnp.arange(chain.horizon))
     evidence = jnp.log(total) + most + logs.sum(axis=0)
@@ -178,10 +181,10 @@ def sweep(
         passing, landing = forth.reach(h)
         edges = passing * beta[at(chain.successor, h)]
         landed = (landing * beta).sum(axis=0)
-        joint, leaps = alpha[:, None, :] * edges, alpha * landed
+        joint, leaps = alpha[:, None, :] * edges, alpha * landed[None]
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
-        gathered = gather(gathered, Step(h, joint / total, leaps / total, forth.used[h + 1]))
-        return (normalised(edges.sum(axis=1) + landed)[0], gathered), None
+        gathered = gather(gathered, Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1]))
+        return (normalised(edges.sum(axis=1) + landed[None])[0], gathered), None
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
@@ -239,7 +242,7 @@ def expect(
         lost = (step.edges.sum(axis=1) + step.leaps) * -advantage[h][:, episodes.commands[h]]
         regret = regret + lost.sum(axis=0) * episodes.own[h]
         members = after(classes.members, h)
-        flat = (step.edges * weight).reshape(-1, weight.size)
+        flat = (step.edges * weight[None, None]).reshape(-1, weight.size)
         told = jax.ops.segment_sum(flat, at(classes.of_edge, h).reshape(-1), members.size)
         counts = counts.at[members].add(told.sum(axis=1))
         sums = sums.at[members].add(told @ episodes.features[h + 1])
@@ -256,7 +259,7 @@ def expect(
         first=(*nobody, nothing, nothing),
     )
     counts, sums, foreseen, regret = smoothed.gathered
-    start = smoothed.start * episodes.weight * (jnp.asarray(weights.upto) > 0)
+    start = smoothed.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
     counts = counts.at[classes.first].add(start.sum(axis=1))
     sums = sums.at[classes.first].add(start @ episodes.features[0])
     return Expected(counts, sums, smoothed.evidence, foreseen, regret)
