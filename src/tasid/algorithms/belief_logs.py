@@ -42,6 +42,7 @@ _FOLDS = 4
 _SURE = 3.0
 """Standard errors by which a fit must be better than knowing nothing."""
 _LEAST = 1e-3
+"""Nats of an episode that float32 may make up."""
 _ALIKE = 2.0
 """Standard errors within which two fits are equally good."""
 _NOTICED = 0.1
@@ -85,9 +86,9 @@ class Judged:
     foresight: Measure
     """ln p(rewards and ends | observations) of an episode, 0 at best."""
     lead: Measure
-    """How much more that is than a blind guess has."""
-    open: Measure
-    """How much a blind guess leaves to be foreseen."""
+    """How much more that is than a blind guess has, over all folds of fits made in this way."""
+    left: Measure
+    """How much a blind guess leaves to be foreseen, over all folds."""
     evidence: Measure
     """Nats of an episode by which places explain its looks better than places nobody has seen."""
 
@@ -131,7 +132,7 @@ def decided(judged: Sequence[Judged], agreement: Callable[[Fit, Fit], float]) ->
         raise Undecided(
             f"the recorded episodes do not tell what states look like. None of {len(judged)} fits "
             "proved itself on episodes it had not seen: of the "
-            f"{best.open} nats an episode that a blind guess leaves of rewards and ends, the best "
+            f"{best.left} nats an episode that a blind guess leaves of rewards and ends, the best "
             f"foresees {best.lead}, and its places explain looks by {best.evidence}. More episodes "
             "would help, or such that get around and are paid differently in different places."
         )
@@ -149,7 +150,7 @@ def decided(judged: Sequence[Judged], agreement: Callable[[Fit, Fit], float]) ->
 
 def _proved(one: Judged) -> bool:
     """By foresight where there is enough to be foreseen; elsewhere by looks."""
-    return one.lead.sure if one.open.sure else one.lead.mean >= 0 and one.evidence.sure
+    return one.lead.sure if one.left.sure else one.lead.mean > -_LEAST and one.evidence.sure
 
 
 def _ranked(judged: Sequence[Judged]) -> list[Judged]:
@@ -209,20 +210,26 @@ class _Log:
         classes, size = self._classes[0], int(self.chunks[0].features.shape[-1])
         nobody = flat_gaussians(classes.number, size, self.setting.dimensions)
         blind = [self.setting.expect(classes, nobody, chunks, told=0.0) for chunks in held]
-        judged = []
-        for fold, one in fits:
-            found = self.setting.expect(one.classes, one.emission, held[fold], told=0.0)
-            usual = by_episode(unseen_evidence, one.emission, held[fold])
-            judged.append(
-                Judged(
-                    one,
-                    foresight=Measure.of(found.foreseen),
-                    lead=Measure.of(found.foreseen - blind[fold].foreseen),
-                    open=Measure.of(-blind[fold].foreseen),
-                    evidence=Measure.of(found.evidence - usual),
-                )
+        found = [
+            self.setting.expect(one.classes, one.emission, held[fold], told=0.0)
+            for fold, one in fits
+        ]
+        leads: dict[str, list[Floats]] = {}
+        for (fold, one), seen in zip(fits, found, strict=True):
+            leads.setdefault(one.name, []).append(seen.foreseen - blind[fold].foreseen)
+        left = Measure.of(np.concatenate([-guess.foreseen for guess in blind]))
+        return [
+            Judged(
+                one,
+                foresight=Measure.of(seen.foreseen),
+                lead=Measure.of(np.concatenate(leads[one.name])),
+                left=left,
+                evidence=Measure.of(
+                    seen.evidence - by_episode(unseen_evidence, one.emission, held[fold])
+                ),
             )
-        return judged
+            for (fold, one), seen in zip(fits, found, strict=True)
+        ]
 
     def gone_on(self, best: Fit) -> Fit:
         """The best fit, carried on with all episodes."""

@@ -141,7 +141,7 @@ def _check_manifest(manifest: Manifest) -> None:
         "ended": TensorEntry("int32", (number,)),
         "own": TensorEntry("bool", (number, horizon)),
     }
-    for name in expected.keys() | tensors.keys():
+    for name in (*expected, *sorted(tensors.keys() - expected.keys())):
         optional = name == "own" and name not in tensors
         if not optional and tensors.get(name) != expected.get(name):
             raise ValueError(f"{name}: is {tensors.get(name)}, must be {expected.get(name)}")

@@ -116,9 +116,9 @@ def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:
             f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
             "its commands alone: record episodes that get there"
         )
-    if best.open.sure and best.lead.mean < _FORESEEN * best.open.mean:
+    if best.left.sure and best.lead.mean < _FORESEEN * best.left.mean:
         yield (
-            f"of the {best.open} nats an episode that a blind guess leaves of rewards and ends, "
+            f"of the {best.left} nats an episode that a blind guess leaves of rewards and ends, "
             f"the policy's model foresees {best.lead}: it is right in part only, and more episodes "
             "would help"
         )
