@@ -29,6 +29,8 @@ _FEWEST = 8.0
 """Visits before a place is tested."""
 _LEAP = 1e-4
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -48,14 +50,34 @@ def findings(
     eta: float,
     expected_eta: float,
 ) -> Findings:
-    """Count what commands came to in these episodes; `eta` is what was planned for."""
+    """Count what commands came to in these episodes; `eta` is what was planned for.
+
+    Places where the map is wrong do not count as slips.
+    """
     weights = Weights(eta=expected_eta, leap=_LEAP if classes.kind == "place" else 0.0).arrays()
     parts = [tally(chain, classes, emission, chunk, weights) for chunk in chunks]
     counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
-    return Findings(_estimate(chain, counted, eta), tuple(_errors(chain, counted, sim, eta)))
+    given, hits = _hits(chain, counted)
+    errors, blamed = _errors(chain, given, hits, sim, eta)
+    return Findings(_estimate(chain, given * ~blamed, hits * ~blamed, eta), errors)
 
 
-def _hits(chain: Chain, counted: Tally) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def agreed(found: Sequence[Findings]) -> Findings:
+    """What fits from all beginnings find, in the words of the first.
+
+    A wrong labelling blames the map, too, but each in its own places.
+    """
+    first = found[0]
+    common = set.intersection(*({_place(one) for one in each.map_errors} for each in found))
+    errors = tuple(one for one in first.map_errors if _place(one) in common)
+    return Findings(max((each.eta for each in found), key=lambda eta: eta.p_value), errors)
+
+
+def _place(error: MapError) -> tuple[int, object, int]:
+    return error.step, error.state, error.action
+
+
+def _hits(chain: Chain, counted: Tally) -> tuple[Floats, Floats]:
     """How often commands were given, and how often they had their outcome, [T, M, A] each."""
     outcomes = np.asarray(counted.outcomes, np.float64)
     given = outcomes.sum(axis=-1) + np.asarray(counted.leaps, np.float64)
@@ -63,33 +85,31 @@ def _hits(chain: Chain, counted: Tally) -> tuple[NDArray[np.float64], NDArray[np
     return given, intended
 
 
-def _estimate(chain: Chain, counted: Tally, eta: float) -> EtaEstimate:
-    given, hits = _hits(chain, counted)
+def _estimate(chain: Chain, given: Floats, hits: Floats, eta: float) -> EtaEstimate:
     choice = (np.asarray(chain.share) > 0).sum(axis=-1) > 1
-    given, hits = given[choice], hits[choice]
-    number = round(float(given.sum()))
-    misses = min(round(float((given - hits).sum())), number)
+    number = round(float(given[choice].sum()))
+    misses = min(round(float((given - hits)[choice].sum())), number)
     return EtaEstimate.of(misses, number, planned=eta)
 
 
-def _errors(chain: Chain, counted: Tally, sim: AbstractSimulator, eta: float) -> list[MapError]:
-    given, hits = _hits(chain, counted)
+def _errors(
+    chain: Chain, given: Floats, hits: Floats, sim: AbstractSimulator, eta: float
+) -> tuple[tuple[MapError, ...], NDArray[np.bool_]]:
+    """Places with too many misses, and which they are, [T, M, A]."""
     tested = given >= _FEWEST
     misses = given - hits
     allowed = min(eta + _ALLOWANCE, 0.9)
     p_values = binom.sf(np.ceil(misses - 1e-6) - 1, np.floor(given + 1e-6), allowed)
-    found = []
-    for t, m, a in np.argwhere(tested & (p_values * tested.sum() < _LEVEL)):
-        state = int(np.asarray(at(chain.states, int(t)))[m])
-        visits, missed = given[t, m, a], misses[t, m, a]
-        found.append(
-            MapError(
-                step=int(t) if chain.successor.shape[0] > 1 else -1,
-                state=sim.states[state],
-                action=int(a),
-                visits=round(float(visits)),
-                surprises=round(float(missed)),
-                p_value=float(p_values[t, m, a]),
-            )
+    blamed = tested & (p_values * tested.sum() < _LEVEL)
+    found = [
+        MapError(
+            step=int(t) if chain.successor.shape[0] > 1 else -1,
+            state=sim.states[int(np.asarray(at(chain.states, int(t)))[m])],
+            action=int(a),
+            visits=round(float(given[t, m, a])),
+            surprises=round(float(misses[t, m, a])),
+            p_value=float(p_values[t, m, a]),
         )
-    return sorted(found, key=lambda error: error.p_value)
+        for t, m, a in np.argwhere(blamed)
+    ]
+    return tuple(sorted(found, key=lambda error: error.p_value)), blamed

@@ -168,8 +168,11 @@ def shared_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
 def plain_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
     """ln p(observations) by an emission with one class, [N]."""
     only = jnp.zeros(1, jnp.int32)
-    scores = jax.vmap(lambda z: emission.shared(z) + emission.scores(z, only)[0])
-    return (scores(episodes.features) * (episodes.live > 0)).sum(axis=0)
+
+    def score(z: jax.Array) -> jax.Array:
+        return emission.shared(z) + emission.scores(z, only)[0]
+
+    return (jax.vmap(score)(episodes.features) * (episodes.live > 0)).sum(axis=0)
 
 
 def by_episode(function: Any, emission: Gaussians, chunks: Chunks) -> Floats:

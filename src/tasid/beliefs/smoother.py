@@ -183,7 +183,9 @@ def sweep(
         landed = (landing * beta).sum(axis=0)
         joint, leaps = alpha[:, None, :] * edges, alpha * landed[None]
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
-        gathered = gather(gathered, Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1]))
+        gathered = gather(
+            gathered, Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
+        )
         return (normalised(edges.sum(axis=1) + landed[None])[0], gathered), None
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)

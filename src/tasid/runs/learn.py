@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from tasid.algorithms import BeliefPolicy, Policy
-from tasid.algorithms.belief_findings import findings
+from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts
@@ -43,7 +43,7 @@ class Diagnostics:
     stopped: str | None = None
     """Why no more episodes were played."""
     evidence: Mapping[str, float] = field(default_factory=dict)
-    """What new episodes said in favour of each fit, larger is better."""
+    """Nats a step by which places explain new observations better than one look for all."""
     eta: EtaEstimate | None = None
     """How often the outcome was not the intended one; the paper's method does not keep count."""
     map_errors: tuple[MapError, ...] = ()
@@ -205,23 +205,29 @@ def _learn_beliefs(
 
 def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
     best, setting = learnt.best, learnt.setting
-    found = findings(
-        setting.chain,
-        best.classes,
-        best.emission,
-        learnt.chunks,
-        plan.simulator,
-        eta=plan.eta,
-        expected_eta=float(setting.weights().eta),
+    found = agreed(
+        [
+            findings(
+                setting.chain,
+                one.classes,
+                one.emission,
+                learnt.chunks,
+                plan.simulator,
+                eta=plan.eta,
+                expected_eta=float(setting.weights().eta),
+            )
+            for one in learnt.fits
+            if one.classes.kind == best.classes.kind
+        ]
     )
     return Diagnostics(
         model=best.name,
         batches=learnt.batches,
         stopped=learnt.stopped,
-        evidence={one.name: one.judged.foresight for one in learnt.fits if one.judged},
+        evidence={f"after {one.episodes} episodes": one.evidence for one in learnt.batches[1:]},
         eta=found.eta,
         map_errors=found.map_errors,
-        warnings=tuple(belief_warnings(learnt, found)),
+        warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
     )
 
 

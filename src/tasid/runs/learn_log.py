@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasid.algorithms import BeliefPolicy
-from tasid.algorithms.belief_findings import findings
+from tasid.algorithms.belief_findings import Findings, agreed, findings
 from tasid.algorithms.belief_logs import LearntFromLog, learn_log
 from tasid.algorithms.log_coverage import coverage
 from tasid.beliefs.classes import KINDS
@@ -16,11 +16,13 @@ from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn import Diagnostics, LearningResult
-from tasid.runs.warnings import finding_warnings
+from tasid.runs.warnings import map_warnings, slip_warnings
 
 Given = str | os.PathLike[str] | EpisodeLog | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _COVERED = 0.9
-_FORESEEN = 0.8
+"""The share of what the plan will meet below which a log is said to show too little."""
+_SURPRISED = 0.2
+"""The share of a blind guess's surprise above which a model is said to be right in part only."""
 
 
 def learn_from_episodes(
@@ -85,27 +87,40 @@ def check_match(log: EpisodeLog, sim: AbstractSimulator) -> None:
 
 
 def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
-    best, setting = learnt.best, learnt.setting
-    found = findings(
-        setting.chain,
-        best.classes,
-        best.emission,
-        learnt.chunks,
-        plan.simulator,
-        eta=plan.eta,
-        expected_eta=float(setting.weights().eta),
-    )
-    covered = coverage(setting, best.classes, best.counts)
-    evidence: dict[str, float] = {}
-    for one in learnt.judged:
-        evidence.setdefault(one.fit.name, one.foresight.mean)
+    found = _found(learnt, plan)
+    covered = coverage(learnt.setting, learnt.best.classes, learnt.best.counts)
+    judged = reversed(learnt.judged)  # the best of each name has the last word
     return Diagnostics(
-        model=best.name,
-        evidence=evidence,
+        model=learnt.best.name,
+        evidence={one.fit.name: one.evidence.mean / plan.simulator.horizon for one in judged},
         eta=found.eta,
         map_errors=found.map_errors,
-        warnings=(*finding_warnings(found), *_log_warnings(learnt, covered)),
+        warnings=(*slip_warnings(found), *map_warnings(found), *_log_warnings(learnt, covered)),
         coverage=covered,
+    )
+
+
+def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
+    """Slips and map errors, by the fit and by the best from every other beginning.
+
+    A wrong labelling blames the map, too; what counts is what others blame as well.
+    """
+    best, setting = learnt.best, learnt.setting
+    others = {one.fit.name: one.fit for one in reversed(learnt.judged)} | {best.name: best}
+    return agreed(
+        [
+            findings(
+                setting.chain,
+                one.classes,
+                one.emission,
+                learnt.chunks,
+                plan.simulator,
+                eta=plan.eta,
+                expected_eta=float(setting.weights().eta),
+            )
+            for one in others.values()
+            if one.classes.kind == best.classes.kind
+        ]
     )
 
 
@@ -116,9 +131,9 @@ def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:
             f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
             "its commands alone: record episodes that get there"
         )
-    if best.left.sure and best.lead.mean < _FORESEEN * best.left.mean:
+    if best.left.sure and -best.foresight.mean > _SURPRISED * best.left.mean:
         yield (
-            f"of the {best.left} nats an episode that a blind guess leaves of rewards and ends, "
-            f"the policy's model foresees {best.lead}: it is right in part only, and more episodes "
-            "would help"
+            "rewards and ends of episodes that the model has not seen surprise it by "
+            f"{-best.foresight.mean:.2f} nats an episode, a blind guess by {best.left.mean:.2f}: "
+            "it is right in part only, and more episodes would help"
         )

@@ -5,23 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tasid.algorithms.belief_findings import Findings
-from tasid.algorithms.belief_method import Learnt
+from tasid.algorithms.belief_method import BatchEnded, Learnt
+from tasid.mdp import AbstractSimulator, return_range
+
+_SURE = 1e-3
+"""How improbable so many slips must be before a larger η is recommended."""
+_UNCLEAR = 0.05
+"""The share of the range of returns lost to not knowing where one is, above which it is said."""
+_UNFORESEEN = -2.0
+"""Nats of foresight below which rewards and ends came as a surprise."""
 
 
-def belief_warnings(learnt: Learnt, found: Findings) -> Iterator[str]:
-    """One sentence each."""
-    yield from finding_warnings(found)
+def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> Iterator[str]:
+    """One sentence each; too few episodes are never called a wrong map."""
+    if len(learnt.batches) < 2:
+        yield (
+            f"too few episodes: {learnt.recorded.number} in one batch teach something, but none "
+            "are left to tell whether it is right; give 32 or more"
+        )
+        return
+    last = learnt.batches[-1]
+    unlearned = _unlearned(learnt.batches, sim)
+    if unlearned is not None:
+        yield unlearned
+    if unlearned is None:
+        yield from slip_warnings(found)
+    if found.map_errors:
+        yield from map_warnings(found)
+    elif last.foresight < _UNFORESEEN and unlearned is None:
+        yield (
+            f"rewards and ends often came as a surprise ({-last.foresight:.1f} nats an episode): "
+            "too few episodes, or the target pays and ends unlike the map"
+        )
 
 
-def finding_warnings(found: Findings) -> Iterator[str]:
-    """What slips and map errors call for."""
+def slip_warnings(found: Findings) -> Iterator[str]:
+    """More slips than were planned for?"""
     estimate = found.eta
-    if estimate.exceeded and estimate.p_value < 1e-3:
+    if estimate.p_value < _SURE:
         yield (
             f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
             f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
             f"{estimate.planned:g} planned for: plan with a larger eta"
         )
+
+
+def map_warnings(found: Findings) -> Iterator[str]:
+    """Is the map wrong anywhere?"""
     if found.map_errors:
         first = found.map_errors[0]
         when = "" if first.step < 0 else f"step {first.step}, "
@@ -30,3 +60,24 @@ def finding_warnings(found: Findings) -> Iterator[str]:
             f"{first.state}, action {first.action}: {first.surprises} of {first.visits} "
             "transitions went elsewhere"
         )
+
+
+def _unlearned(batches: tuple[BatchEnded, ...], sim: AbstractSimulator) -> str | None:
+    """What is to be said where it stays unclear where one is."""
+    last = batches[-1]
+    if last.evidence <= 2 * last.evidence_error:
+        return (
+            "observations do not tell places apart: knowing the place explains new ones by "
+            f"{last.evidence:.3f} ± {last.evidence_error:.3f} nats a step, no better than one look "
+            "for all places; the policy acts without knowing where it is (more episodes, or "
+            "observations that show more)"
+        )
+    low, high = return_range(sim)
+    lost = last.regret / max(high - low, 1e-12)
+    if lost > _UNCLEAR:
+        return (
+            f"it often stays unclear where one is, which costs about {lost:.0%} of the range of "
+            f"returns: too few episodes ({last.episodes} so far), or observations that show too "
+            "little"
+        )
+    return None
