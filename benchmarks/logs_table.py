@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import tasid
+from tasid.algorithms.belief_logs import Undecided
 from tasid.runs.recording import eyes_shut, record_episodes
 from tasid.runs.scoring import score
 
@@ -69,7 +70,7 @@ def _result(seed: int, options: argparse.Namespace) -> Result:
     started = time.perf_counter()
     try:
         result = tasid.learn_from_episodes(log, env.simulator, eta=options.eta)
-    except tasid.Undecided as error:
+    except Undecided as error:
         return Result(logged, None, None, None, time.perf_counter() - started, str(error))
     seconds = time.perf_counter() - started
     _, figures = score(result.policy, env, episodes=options.evaluation_episodes, seed=seed)

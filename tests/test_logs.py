@@ -13,7 +13,7 @@ import pytest
 import tasid
 from probes import Cliff
 from tasid.algorithms import belief_logs
-from tasid.algorithms.belief_logs import Judged, Measure, decided, unseen_evidence
+from tasid.algorithms.belief_logs import Judged, Measure, Undecided, decided, unseen_evidence
 from tasid.algorithms.belief_method import setting_for
 from tasid.algorithms.log_coverage import coverage
 from tasid.beliefs.classes import Classes
@@ -22,6 +22,7 @@ from tasid.beliefs.gaussian import Moments, fit_gaussians
 from tasid.cli import main
 from tasid.runs import episode_log
 from tasid.runs.episode_arrays import log_of_arrays
+from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.recording import eyes_shut, record_episodes
 from tasid.storage import ArtifactError, write_artifact
 
@@ -57,7 +58,7 @@ def test_a_log_comes_back_as_it_went_and_the_same_log_has_the_same_bytes(tmp_pat
     made.save(tmp_path / "b")
     for file in (tmp_path / "a").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
-    back = tasid.EpisodeLog.load(tmp_path / "a")
+    back = EpisodeLog.load(tmp_path / "a")
     for before, after in zip(made.recorded, back.recorded, strict=True):
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(before, after)
@@ -82,7 +83,7 @@ def test_flags_of_own_commands_may_be_missing(tmp_path):
     metadata, arrays = parts(log())
     del arrays["own"]
     write_artifact(tmp_path, kind="episodes", metadata=metadata, arrays=arrays)
-    assert tasid.EpisodeLog.load(tmp_path).recorded.own.all()
+    assert EpisodeLog.load(tmp_path).recorded.own.all()
 
 
 def spoil(name, place, value):
@@ -121,7 +122,7 @@ def test_a_file_that_says_nonsense_is_refused_with_the_place(tmp_path, change, w
     change(metadata, arrays)
     write_artifact(tmp_path, kind="episodes", metadata=metadata, arrays=arrays)
     with pytest.raises(ArtifactError, match=words):
-        tasid.EpisodeLog.load(tmp_path)
+        EpisodeLog.load(tmp_path)
 
 
 def test_a_file_that_tells_an_end_which_its_target_would_not_tell(tmp_path):
@@ -129,7 +130,7 @@ def test_a_file_that_tells_an_end_which_its_target_would_not_tell(tmp_path):
     arrays["ended"][2], metadata["tells_ends"] = 1, False
     write_artifact(tmp_path, kind="episodes", metadata=metadata, arrays=arrays)
     with pytest.raises(ArtifactError, match="episode 2: ended after 1 of 3 steps, in a log of a"):
-        tasid.EpisodeLog.load(tmp_path)
+        EpisodeLog.load(tmp_path)
 
 
 def test_a_log_that_is_too_large_is_refused_before_its_arrays_are_read(tmp_path, monkeypatch):
@@ -137,7 +138,7 @@ def test_a_log_that_is_too_large_is_refused_before_its_arrays_are_read(tmp_path,
     next(tmp_path.glob("arrays-*")).unlink()  # whoever looks for it finds nothing
     monkeypatch.setattr(episode_log, "MOST_BYTES", 4 * (H + 1) * 2 * 4 - 1)
     with pytest.raises(ArtifactError, match=r"4 episodes of 4 observations .* more than"):
-        tasid.EpisodeLog.load(tmp_path)
+        EpisodeLog.load(tmp_path)
 
 
 def test_a_damaged_log_is_refused(tmp_path):
@@ -146,7 +147,7 @@ def test_a_damaged_log_is_refused(tmp_path):
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(ArtifactError, match="SHA-256"):
-        tasid.EpisodeLog.load(tmp_path)
+        EpisodeLog.load(tmp_path)
 
 
 # --- arrays as users have them ---
@@ -351,7 +352,7 @@ def test_the_same_log_gives_the_same_policy_by_path_by_value_and_by_arrays(
 def test_what_is_noise_is_not_learned(lock, logged):
     noise = np.random.default_rng(0).normal(size=logged.recorded.observations.shape)
     blurred = logged.recorded._replace(observations=noise.astype(np.float32))
-    with pytest.raises(tasid.Undecided, match="do not tell what states look like"):
+    with pytest.raises(Undecided, match="do not tell what states look like"):
         tasid.learn_from_episodes(replace(logged, recorded=blurred), lock.simulator, eta=0.1)
 
 
@@ -397,7 +398,7 @@ def test_a_map_of_something_else_is_refused(logged):
 
 def test_too_few_episodes_are_too_few(lock, logged):
     few = replace(logged, recorded=logged.recorded.rows(slice(0, 7)))
-    with pytest.raises(tasid.Undecided, match="7 are too few"):
+    with pytest.raises(Undecided, match="7 are too few"):
         tasid.learn_from_episodes(few, lock.simulator, eta=0.1)
 
 
@@ -447,7 +448,7 @@ def judged(name, foresight, evidence=(50.0, 1.0), lead=(5.0, 0.5), left=(6.0, 0.
 def test_equal_fits_that_agree_are_decided_and_those_that_disagree_are_not():
     a, b = judged("a", (-0.5, 0.2)), judged("b", (-0.6, 0.2), evidence=(49.0, 1.0))
     assert decided([a, b], lambda one, other: 0.97) is a
-    with pytest.raises(tasid.Undecided, match=r"'a' and 'b' are equally good .* at 40% of the"):
+    with pytest.raises(Undecided, match=r"'a' and 'b' are equally good .* at 40% of the"):
         decided([a, b], lambda one, other: 0.4)
     worse = judged("b", (-3.0, 0.2))
     assert decided([a, worse], lambda one, other: 0.4) is a
@@ -456,11 +457,11 @@ def test_equal_fits_that_agree_are_decided_and_those_that_disagree_are_not():
 
 
 def test_a_fit_that_foresees_no_better_than_a_blind_guess_is_refused_however_it_looks():
-    with pytest.raises(tasid.Undecided, match=r"the 6.00 ± 0.50 nats .* foresees 1.00 ± 0.40"):
+    with pytest.raises(Undecided, match=r"the 6.00 ± 0.50 nats .* foresees 1.00 ± 0.40"):
         decided([judged("a", (-5.0, 0.5), lead=(1.0, 0.4))], lambda *_: 1.0)
     nothing = {"lead": (0.0, 0.0), "left": (0.0, 0.0)}
     assert decided([judged("a", (0.0, 0.0), **nothing)], lambda *_: 1.0)
-    with pytest.raises(tasid.Undecided):
+    with pytest.raises(Undecided):
         decided([judged("a", (0.0, 0.0), evidence=(1.0, 0.5), **nothing)], lambda *_: 1.0)
 
 
@@ -526,7 +527,7 @@ def test_record_train_evaluate(tmp_path, command):
     file, run = tmp_path / "log", tmp_path / "run"
     told = command("record", *LOCK, "--episodes", 40, "--out", file, "--json")
     assert (told["episodes"], told["file"]) == (40, str(file))
-    log = tasid.EpisodeLog.load(file)
+    log = EpisodeLog.load(file)
     assert told["return_mean"] == pytest.approx(log.recorded.returns.mean())
     summary = command("train", "--from", file, "--out", run, "--json")
     assert (summary["episodes"], summary["logged_episodes"]) == (0, 40)
@@ -608,7 +609,7 @@ def test_random_episodes_of_a_gymnasium_environment_need_no_map(tmp_path, comman
         "--json",
     )
     assert (told["policy"], told["horizon"], told["explore"]) == ("random", 6, 1.0)
-    made = tasid.EpisodeLog.load(tmp_path / "log")
+    made = EpisodeLog.load(tmp_path / "log")
     assert made.tells_ends
     assert made.environment["name"] == "gym:FrozenLake-v1"
     words = command(

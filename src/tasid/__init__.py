@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tasid.algorithms import estimate_eta as estimate_eta
     from tasid.algorithms import evaluate as evaluate
     from tasid.algorithms import load as load
-    from tasid.algorithms.belief_logs import Undecided as Undecided
     from tasid.envs import BlockMDP as BlockMDP
     from tasid.envs import Target as Target
     from tasid.envs import make as make
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tasid.mdp import worst_case_value as worst_case_value
     from tasid.runs.certify import certify_return as certify_return
     from tasid.runs.check import check_target as check_target
-    from tasid.runs.episode_log import EpisodeLog as EpisodeLog
     from tasid.runs.learn import learn as learn
     from tasid.runs.learn_log import learn_from_episodes as learn_from_episodes
 
@@ -68,8 +66,6 @@ _HOME = {
     "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",
     "learn_from_episodes": "tasid.runs.learn_log",
-    "EpisodeLog": "tasid.runs.episode_log",
-    "Undecided": "tasid.algorithms.belief_logs",
 }
 __all__ = sorted(_HOME)
 
