@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tasid.runs.certify import certify_return as certify_return
     from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
+    from tasid.runs.learn_log import learn_from_episodes as learn_from_episodes
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ _HOME = {
     "certify_return": "tasid.runs.certify",
     "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",
+    "learn_from_episodes": "tasid.runs.learn_log",
 }
 __all__ = sorted(_HOME)
 

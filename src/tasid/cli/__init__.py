@@ -19,6 +19,7 @@ from tasid.cli.budget import budget
 from tasid.cli.check import check
 from tasid.cli.evaluate import evaluate
 from tasid.cli.plan import plan
+from tasid.cli.record import record
 from tasid.cli.report import report
 from tasid.cli.reproduce import reproduce
 from tasid.cli.train import train
@@ -51,7 +52,7 @@ def _options(
     """From a map and an environment to a robust policy."""
 
 
-for command in (plan, check, train, evaluate, watch, report, budget, reproduce):
+for command in (plan, check, train, record, evaluate, watch, report, budget, reproduce):
     app.command()(command)
 
 

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     env: Annotated[
-        str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
-    ],
+        str | None, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Learn from this log; play nowhere."),
+    ] = None,
     simulator: Simulator = None,
     map_settings: MapSettings = None,
     horizon: Horizon = None,
@@ -96,6 +100,24 @@ def train(
     from tasid.runs.train import train as carry_out
 
     import_all(imports)
+    if log is not None:
+        from tasid.cli.train_log import train_from_log
+
+        train_from_log(
+            context,
+            log,
+            simulator=simulator,
+            map_settings=map_settings,
+            horizon=horizon,
+            eta=eta,
+            classes=classes,
+            out=out,
+            overwrite=overwrite,
+            as_json=as_json,
+        )
+        return
+    if env is None:
+        raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
     if ours:

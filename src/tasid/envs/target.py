@@ -18,6 +18,7 @@ EVALUATION = 1 << 30
 DIAGNOSIS = EVALUATION + 1
 MONITORING = EVALUATION + 2
 CALIBRATION = EVALUATION + 3
+RECORDING = EVALUATION + 7
 CERTIFICATION = EVALUATION + 32
 """Phases of episodes that are not learning; learning step h has phase h."""
 
