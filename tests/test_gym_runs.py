@@ -178,7 +178,8 @@ def test_a_single_agent_acts_as_the_batch_does(lake):
     ],
 )
 @pytest.mark.parametrize("command", ["train", "check"])
-def test_an_id_that_nobody_registered_is_called_so(capsys, command, name, words):
+def test_an_id_that_nobody_registered_is_called_so(capsys, monkeypatch, command, name, words):
+    monkeypatch.delitem(gymnasium.registry, "MiniGrid-Empty-5x5-v0", raising=False)
     said = run(capsys, command, name, code=2).err
     assert words in said
     assert ("brings no map" in said) == (name == "gym:FrozenLake-v1")

@@ -64,7 +64,7 @@ def _check_kind(option: str, value: Any, hint: Any) -> None:
             break
     else:
         wanted = " or ".join(_KINDS[kind] for kind in kinds if kind is not type(None))
-        raise TypeError(f"{option}: {value!r:.80} is not {wanted}")
+        raise ValueError(f"{option}: {value!r:.80} is not {wanted}")
     if option == "seed":
         check_seed(value)
 
