@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.algorithms import Agent as Agent
     from tasid.algorithms import Policy as Policy
     from tasid.algorithms import Score as Score
     from tasid.algorithms import calibrate as calibrate
@@ -56,7 +55,6 @@ _HOME = {
     "Target": "tasid.envs",
     "make": "tasid.envs",
     "wrap": "tasid.envs.gym_wrap",
-    "Agent": "tasid.algorithms",
     "Policy": "tasid.algorithms",
     "Score": "tasid.algorithms",
     "calibrate": "tasid.algorithms",
