@@ -157,7 +157,10 @@ def test_a_baseline_has_a_page_and_nothing_to_watch(trained, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--algorithm", "dqn"], "--algorithm: 'dqn' is none of tasid, ppo, ppo+rnd"),
-        (["--algorithm", "ppo+dr", "--epopt-epsilon", "nan"], "epopt_epsilon: nan is outside"),
+        (
+            ["--algorithm", "ppo+dr", "--epopt-epsilon", "nan"],
+            "--epopt-epsilon: nan is not a finite number",
+        ),
         (["--starts", "2", "--set", "starts=3"], "--starts: 2, but --set says starts=3"),
         (["--algorithm", "ppo", "--epopt-epsilon", "0.5"], "epopt_epsilon: 0.5 with 'ppo'"),
         (["--epopt-epsilon", "0.5"], "--epopt-epsilon: 0.5 with --algorithm tasid"),

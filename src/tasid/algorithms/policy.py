@@ -104,6 +104,8 @@ def load(path: str | Path) -> Policy:
         actions, models = arrays["plan.actions"], arrays["models"]
         network = network_from(meta["network"])
         expected = (simulator.horizon - 1, network.num_parameters)
+        if actions.shape != (simulator.horizon, simulator.num_states):
+            raise ValueError(f"plan.actions has shape {actions.shape}")
         if actions.max(initial=0) >= simulator.num_actions:
             raise ValueError("plan.actions names an action that the simulator does not have")
         if network.num_labels != simulator.num_actions:

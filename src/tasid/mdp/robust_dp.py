@@ -120,7 +120,8 @@ def robust_plans(
     levels = [checked_eta(eta) for eta in etas]
     shape = (len(levels), simulator.horizon, simulator.num_states)
     kind = np.min_scalar_type(simulator.num_actions - 1)
-    refuse_larger("horizon", shape, kind.itemsize, "plan for fewer steps, or on fewer states")
+    each = kind.itemsize * len(levels)
+    refuse_larger("horizon", shape[1:], each, "plan for fewer steps, or on fewer states")
     actions = np.zeros(shape, dtype=kind)
     frontier = frontier_when_cheaper(simulator, force=reachable_only)
     together = len(levels) > 1 and _sharing_pays(simulator)
