@@ -116,7 +116,7 @@ def test_a_setting_that_blind_play_nearly_solves_is_called_weak(run):
     rewrite(run, robust_value=8.0, blind_value=4.1)
     assert "weak evidence" in page_of(run).text()
     rewrite(run, robust_value=8.0, blind_value=3.9)
-    assert "evidence" not in page_of(run).text()
+    assert "evidence of learning" not in page_of(run).text()
     rewrite(run, robust_value=8.0, blind_value=8.0, skill=None)
     assert "no evidence" in page_of(run).text()
 
