@@ -52,5 +52,5 @@ lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
 	@tools/lock.sh .venv/bin/uv $(ARGS)
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .venv.installing .venv-compat build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv.installing .venv-compat .venv-peers build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

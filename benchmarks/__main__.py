@@ -6,20 +6,30 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    belief_table,
+    building_speed,
+    frontier,
     lava_speed,
     lock_table,
+    logs_table,
+    peers,
     ppo_speed,
     state_space,
     wrapped_lock,
 )
 
 BENCHMARKS = {
+    "belief-table": belief_table,
+    "peers": peers,
     "lock-table": lock_table,
     "state-space": state_space,
+    "logs-table": logs_table,
     "lava-speed": lava_speed,
+    "building-speed": building_speed,
     "wrapped-lock": wrapped_lock,
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
+    "frontier": frontier,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -151,6 +153,11 @@ def test_bad_input_is_one_message_and_code_two(capsys, tmp_path, monkeypatch, ar
     assert list(tmp_path.rglob("*")) == [] or not any(f.is_file() for f in tmp_path.rglob("*"))
 
 
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version").out == f"tasid {tasid.__version__}\n"
+    assert "From a map and an environment to a robust policy." in run(capsys, "--help").out
+
+
 def test_help_is_quick():
     """In processor time: a busy machine must not decide."""
     command = [sys.executable, "-m", "tasid.cli", "--help"]
@@ -211,3 +218,52 @@ def test_interrupt_saves_nothing_half(tmp_path):
     assert b"Traceback" not in err
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / ".run.partial").exists()
+
+
+def processes_of(session):
+    """How many processes a session has, by what Linux tells."""
+    found = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            found += int(entry.read_text().rpartition(")")[2].split()[3]) == session
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("later", [0.0, 0.5, 4.0], ids=["at once", "starting", "working"])
+def test_an_interrupt_with_worker_processes_is_quiet(tmp_path, later):
+    """A terminal sends Ctrl-C to all processes: workers keep silent, and nothing is left behind."""
+    start = (
+        "import signal, sys, tasid.cli; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "tasid.cli.main(sys.argv[1:])"
+    )
+    lake = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--set", "success_rate=0.8"]
+    workers = [
+        "--set",
+        "workers=true",
+        "--set",
+        "num_envs=3",
+        "--horizon",
+        "8",
+        "--episodes",
+        "100000",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "train", *lake, *workers, "--out", str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    # This one, the forkserver, the tracker of semaphores, and the workers.
+    while processes_of(process.pid) < 3 + 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(later)
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        _, err = process.communicate(timeout=60)  # ends when no worker holds the pipe any more
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, b"tasid: interrupted\n")

@@ -17,9 +17,19 @@ from tasid.envs.gym_ours import CombinationLockEnv
 from tasid.envs.target import seed_key
 
 LOCK, LAVA = "tasid/CombinationLock-v0", "tasid/LavaCrossing-v0"
-OPTIONS = {LOCK: {"horizon": 5, "num_actions": 4, "seed": 7}, LAVA: {"horizon": 8, "seed": 2}}
-NATIVE = {LOCK: "combination-lock", LAVA: "lava-crossing"}
-BOTH = pytest.mark.parametrize("name", [LOCK, LAVA])
+ROOMS = "tasid/Building-v0"
+OPTIONS = {
+    LOCK: {"horizon": 5, "num_actions": 4, "seed": 7},
+    LAVA: {"horizon": 8, "seed": 2},
+    ROOMS: {
+        "map": "######\n#S...#\n#...G#\n#...L#\n######",
+        "obstacles": 0.5,
+        "horizon": 9,
+        "seed": 1,
+    },
+}
+NATIVE = {LOCK: "combination-lock", LAVA: "lava-crossing", ROOMS: "building"}
+BOTH = pytest.mark.parametrize("name", [LOCK, LAVA, ROOMS])
 
 
 def made(name, **more):
@@ -54,7 +64,7 @@ def test_an_episode_is_the_native_one(name):
             if terminated:
                 break
         assert terminated or truncated
-        assert name == LAVA or (terminated and len(paid) == target.horizon)
+        assert name != LOCK or (terminated and len(paid) == target.horizon)
 
 
 @BOTH
@@ -99,6 +109,9 @@ def test_observations_stay_inside_their_space():
         x, _ = env.reset(seed=0)
         assert env.observation_space.contains(x), options
         assert np.isfinite(env.single_observation_space.high).all()
+    for sensor in ("lidar", "camera", "both"):
+        env = gymnasium.make_vec(ROOMS, num_envs=50, **OPTIONS[ROOMS], sensor=sensor, noise=1.0)
+        assert env.observation_space.contains(env.reset(seed=0)[0]), sensor
 
 
 @pytest.mark.parametrize(
@@ -139,7 +152,7 @@ def test_actions_are_checked():
 def test_importing_registers_whatever_comes_first(code):
     check = (
         "import sys\n"
-        f"assert {{'{LOCK}', '{LAVA}'}} <= set(gymnasium.registry), sorted(gymnasium.registry)\n"
+        f"assert {{'{LOCK}', '{LAVA}', '{ROOMS}'}} <= set(gymnasium.registry), gymnasium.registry\n"
         "assert 'jax' not in sys.modules\n"
     )
     done = subprocess.run(

@@ -408,3 +408,20 @@ def test_ppo_learns_in_a_wrapped_environment_as_well():
     broken = tasid.wrap(lambda: Line(break_at=2, times=9), num_envs=20, horizon=LENGTH)
     with pytest.raises(EpisodeFailed, match="the wheel came off"):
         ppo([broken], seeds=[0], episodes=20, every=20, evaluation_episodes=0, config=config)
+
+
+@pytest.mark.parametrize("what", ["env", "id", "factory"])
+def test_environments_that_nobody_wrapped_are_told_how(what, learned):
+    env = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    given = {"env": env, "id": "FrozenLake-v1", "factory": lambda: env}[what]
+    sim = tasid.AbstractSimulator.from_toy_text(env, horizon=4)
+    for use in (
+        lambda: tasid.learn(given, sim, eta=0.1, episodes=100),
+        lambda: tasid.learn(given, eta=0.1, episodes=100),
+        lambda: tasid.check_target(given, sim),
+        lambda: tasid.evaluate(learned.policy, given, episodes=3),
+    ):
+        with pytest.raises(TypeError, match=r"target: .* wrap it with tasid.wrap\(…\)"):
+            use()
+    with pytest.raises(TypeError, match="target: list has no num_actions"):
+        tasid.check_target([], sim)

@@ -14,8 +14,8 @@ from mdps import quick
 from tasid.mdp import AbstractSimulator, SimulatorError, robust_dp
 from tasid.mdp.layout import FREE, GOAL, HAZARD, UNKNOWN, WALL
 from tasid.mdp.sources import MapError, MapWarning
+from tasid.mdp.sources.lattice import grown
 from tasid.mdp.sources.map_server import read_map
-from tasid.mdp.sources.occupancy_map import _coarse, _grown
 
 FIELDS = {
     "image": "map.pgm",
@@ -165,26 +165,15 @@ def test_yaml_as_tools_write_it(tmp_path):
 
 @quick
 @given(st.integers(1, 9), st.integers(1, 9), st.randoms(use_true_random=False))
-def test_walls_grow_by_the_radius_and_cells_by_their_worst_pixel(rows, columns, dice):
+def test_walls_grow_by_the_radius(rows, columns, dice):
     radius = dice.randrange(33) / 8
     kinds = [FREE] * 6 + [WALL, UNKNOWN]
     pixels = np.array([[dice.choice(kinds) for _ in range(columns)] for _ in range(rows)], np.uint8)
-    grown = _grown(pixels, radius)
+    wide = grown(pixels, radius)
     walls = np.argwhere(pixels == WALL)
     for place in np.ndindex(rows, columns):
         near = any(np.hypot(*(wall - place)) <= radius for wall in walls)
-        assert grown[place] == (WALL if near else pixels[place])
-    every = dice.choice([1, 2, 3])
-    cells = _coarse(grown, every)
-    for row, column in np.ndindex(cells.shape):
-        below = cells.shape[0] - 1 - row
-        bottom, left = rows - below * every, column * every
-        block = grown[max(bottom - every, 0) : bottom, left : left + every]
-        whole = block.size == every * every
-        expected = WALL if (block == WALL).any() else UNKNOWN
-        if whole and not np.isin(block, (WALL, UNKNOWN)).any():
-            expected = FREE
-        assert cells[row, column] == expected
+        assert wide[place] == (WALL if near else pixels[place])
 
 
 def test_a_wide_robot_does_not_fit_through_a_door(tmp_path):
@@ -277,7 +266,8 @@ def test_a_missing_key_is_named(tmp_path, key):
         ({"occupied_thresh": "0.1"}, "free_thresh 0.196 and occupied_thresh 0.1 should be"),
         ({"occupied_thresh": "65"}, "free_thresh 0.196 and occupied_thresh 65 should be"),
         ({"mode": "raw"}, "mode 'raw' cannot be read"),
-        ({"image": "[a]"}, "is not at"),
+        ({"image": "[a]"}, "image is ['a']; it should be the name of a file"),
+        ({"image": "a.pgm"}, "is not at"),
     ],
 )
 def test_bad_fields_are_named(tmp_path, fields, message):
@@ -336,15 +326,16 @@ def test_damaged_files_are_refused(tmp_path):
         ({"hazards": [(1, 2)]}, "hazards: (1, 2) is neither a circle (x, y, radius) nor a rect"),
         ({"hazards": [(-0.75, 2.25, 0.1)]}, "start: (-0.75, 2.25) lies in a hazard"),
         ({"hazards": [(1.75, 3.75, 0.1)]}, "goal: (1.75, 3.75) lies in a hazard"),
-        ({"cell_size": 0.7}, "cell_size: 0.7 m is not a whole number of pixels of 0.5 m; 0.5 is"),
-        ({"cell_size": 0.1}, "cell_size: 0.1 m is not a whole number of pixels of 0.5 m; 0.5 is"),
-        ({"cell_size": -1.0}, "cell_size: -1 m is not a whole number of pixels"),
-        ({"cell_size": float("inf")}, "cell_size: inf m is not a whole number of pixels"),
+        ({"cell_size": 0.1}, "cell_size: 0.1 m is less than a pixel of the map, 0.5 m"),
+        ({"cell_size": -1.0}, "cell_size: -1 m is less than a pixel of the map"),
+        ({"cell_size": float("inf")}, "cell_size: inf m is less than a pixel of the map, 0.5"),
+        ({"headings": 6}, "headings: 6 is neither 4 nor 8"),
+        ({"headings": 8}, "headings: 8 with 'compass' moves; there are 4, or 8 with moves that"),
         ({"robot_radius": -1.0}, "robot_radius: -1.0 is below 0"),
         ({"robot_radius": 9.0}, "start: (-0.75, 2.25) lies in a wall or within the robot's radius "
          "of one; the map has no free cell (is the robot's radius too large?)"),
         ({"unknown": "maybe"}, "unknown: 'maybe' is neither 'wall' nor 'free'"),
-        ({"moves": "swim"}, "moves: 'swim' is none of 'compass', 'turn'"),
+        ({"moves": "swim"}, "moves: 'swim' is none of 'compass', 'turn', 'drive'"),
         ({"horizon": -1}, "horizon: -1 is below 1"),
     ],
 )  # fmt: skip

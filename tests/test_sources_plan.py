@@ -54,6 +54,20 @@ def room(tmp_path):
 # ---------------------------------------------------------------- sources
 
 
+def test_a_plan_that_stays_or_goes_elsewhere_says_why(capsys, tmp_path):
+    # At η = 0.4 the two steps between lava earn 0.6·(0.6 − 0.4) − 0.4 < 0.
+    (tmp_path / "alley.txt").write_text("####LL#\nS.....G\n####LL#")
+    got = run(capsys, tmp_path / "alley.txt", "--eta", 0.4).out
+    assert "The plan stays where it is: against η = 0.4 and within 18 steps nothing is" in got
+    assert "nothing is gained" not in run(capsys, tmp_path / "alley.txt", "--eta", 0.1).out
+    (tmp_path / "fork.txt").write_text(".###LL#\nS.....G\n.###LL#")
+    got = run(capsys, tmp_path / "fork.txt", "--eta", 0.4).out
+    assert "The plan does not go to a goal: against η = 0.4 and within 18 steps" in got
+    (tmp_path / "open.txt").write_text("S...G")
+    assert run_json(capsys, tmp_path / "open.txt")["arrives"] is True
+    assert run_json(capsys, "combination-lock")["arrives"] is None
+
+
 def test_a_text_map(capsys, tmp_path):
     (tmp_path / "lava.txt").write_text(lava_map(11))
     got = run_json(capsys, tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36)
@@ -328,3 +342,34 @@ def test_the_picture_shows_the_cells_where_they_are(tmp_path):
     goal, lava_cell = middle((0x8C, 0xC7, 0xA0)), middle((0xE5, 0x9A, 0x76))
     assert goal[0] > lava_cell[0]  # the goal is lower
     assert goal[1] < lava_cell[1]  # and further left
+
+
+# ---------------------------------------------------------------- one spelling of map options
+
+
+def test_options_of_a_map_are_spelled_alike_wherever_a_map_is_named(capsys, room, monkeypatch):
+    """--map KEY=VALUE is what check and train take; plan's own flags say the same."""
+    spelled = ["--map", "start=-0.7,0,N", "--map", "goal=0.7,0", "--map", "cell_size=0.2"]
+    listed = [
+        "--map",
+        'start=[-0.7, 0.0, "N"]',
+        "--map",
+        "goal=[0.7, 0.0]",
+        "--set",
+        "cell_size=0.2",
+    ]
+    flags = ["--start=-0.7,0,N", "--goal", "0.7,0", "--cell-size", "0.2"]
+    turning = ["--map", "moves=turn", "--horizon", "12"]
+    one, two, three = (run_json(capsys, room, *way, *turning) for way in (spelled, listed, flags))
+    assert one == two == three
+    seen = []
+    monkeypatch.setattr("tasid.runs.check.check_target", lambda world, sim, **_: seen.append(sim))
+    with pytest.raises(AttributeError):  # nothing was found
+        main(["check", "combination-lock", "--simulator", str(room), *spelled, *turning])
+    assert (seen[0].num_states, seen[0].horizon) == (one["states"], 12)
+
+
+def test_a_map_option_that_is_none_is_told_by_its_flag(capsys, room):
+    assert "--map: 'goal' is not KEY=VALUE" in run(capsys, room, "--map", "goal", code=2).err
+    said = run(capsys, room, "--map", "start=here", "--map", "goal=0,0", code=2).err
+    assert "start: ['here'] is neither (x, y) nor (x, y, heading)" in said

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.algorithms import Agent as Agent
     from tasid.algorithms import Policy as Policy
     from tasid.algorithms import Score as Score
     from tasid.algorithms import calibrate as calibrate
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from tasid.runs.certify import certify_return as certify_return
     from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
+    from tasid.runs.learn_log import learn_from_episodes as learn_from_episodes
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,6 @@ _HOME = {
     "Target": "tasid.envs",
     "make": "tasid.envs",
     "wrap": "tasid.envs.gym_wrap",
-    "Agent": "tasid.algorithms",
     "Policy": "tasid.algorithms",
     "Score": "tasid.algorithms",
     "calibrate": "tasid.algorithms",
@@ -66,6 +65,7 @@ _HOME = {
     "certify_return": "tasid.runs.certify",
     "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",
+    "learn_from_episodes": "tasid.runs.learn_log",
 }
 __all__ = sorted(_HOME)
 
@@ -82,7 +82,12 @@ def __dir__() -> list[str]:
 
 def _register() -> None:
     registration = importlib.import_module("gymnasium.envs.registration")
-    for name, vector in (("CombinationLock", "lock_vector"), ("LavaCrossing", "lava_vector")):
+    vectors = {
+        "CombinationLock": "lock_vector",
+        "LavaCrossing": "lava_vector",
+        "Building": "building_vector",
+    }
+    for name, vector in vectors.items():
         if f"tasid/{name}-v0" not in registration.registry:
             registration.register(
                 f"tasid/{name}-v0",

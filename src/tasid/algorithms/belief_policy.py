@@ -94,6 +94,7 @@ class BeliefPolicy:
             "plan.actions": self.plan.actions,
             "looks.centre": np.asarray(self.looks.centre),
             "looks.components": np.asarray(self.looks.components),
+            "looks.usual": np.asarray(self.looks.usual),
             **{f"emission.{n}": np.asarray(x) for n, x in self.emission._asdict().items()},
         }
         return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
@@ -121,14 +122,15 @@ def _from(artifact: Artifact) -> BeliefPolicy:
     if actions.min(initial=0) < 0 or actions.max(initial=0) >= simulator.num_actions:
         raise ValueError("plan.actions names an action that the simulator does not have")
     numbers = {name: arrays[f"emission.{name}"] for name in Gaussians._fields}
-    parts = {**numbers, "centre ": arrays["looks.centre"], "looks": arrays["looks.components"]}
+    parts = {**numbers, **{n: x for n, x in arrays.items() if n.startswith("looks.")}}
     for name, array in parts.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
-            raise ValueError(f"{name.strip()}: not finite numbers of float32")
+            raise ValueError(f"{name}: not finite numbers of float32")
     emission = Gaussians(**{name: jnp.asarray(array) for name, array in numbers.items()})
     looks = Looks(
         jnp.asarray(arrays["looks.centre"]),
         jnp.asarray(arrays["looks.components"]),
+        jnp.asarray(arrays["looks.usual"]),
         shape,
         int(meta["pool"]),
     )
@@ -152,9 +154,10 @@ def _check_sizes(policy: BeliefPolicy) -> None:
     looks, emission = policy.looks, policy.emission
     number = policy.actor.filter.classes.number
     size, kept = emission.directions.shape
-    observed = jax.eval_shape(
-        looks, jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
-    )
+    if len(looks.usual) not in (1, policy.horizon + 1):
+        raise ValueError(f"looks.usual has {len(looks.usual)} steps, not {policy.horizon + 1}")
+    seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
+    observed = jax.eval_shape(looks, seen, jnp.int32(0))
     expected = {
         "centre": (size,),
         "linear": (number, kept),

@@ -17,6 +17,7 @@ from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.learning.clusterer import Clusterer, Glance
 from tasid.learning.networks import network_from
 from tasid.mdp import AbstractSimulator, RobustPlan
+from tasid.mdp.size import refuse_larger
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 _KIND = "policy"
@@ -103,8 +104,6 @@ def load(path: str | Path) -> Policy:
         actions, models = arrays["plan.actions"], arrays["models"]
         network = network_from(meta["network"])
         expected = (simulator.horizon - 1, network.num_parameters)
-        if actions.shape != (simulator.horizon, simulator.num_states):
-            raise ValueError(f"plan.actions has shape {actions.shape}")
         if actions.max(initial=0) >= simulator.num_actions:
             raise ValueError("plan.actions names an action that the simulator does not have")
         if network.num_labels != simulator.num_actions:
@@ -119,11 +118,20 @@ def load(path: str | Path) -> Policy:
         decoder = Decoder.blank(plan, network).with_models(models)
         if clusterer is not None:
             decoder = decoder.with_starts(clusterer, arrays["clusterer.starts"])
-        shape = tuple(int(n) for n in meta["observation_shape"])
-        dtype = np.dtype(meta["observation_dtype"]).name
+        shape, dtype = checked_sight(meta)
         return Policy(plan, decoder, shape, dtype, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
+
+
+def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a stored policy's observations, of which agents make batches."""
+    shape = tuple(int(n) for n in meta["observation_shape"])
+    dtype = np.dtype(meta["observation_dtype"])
+    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
+        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
+    refuse_larger("observation_shape", (WIDTH, *shape), dtype.itemsize, "no target shows as much")
+    return shape, dtype.name
 
 
 def _clusterer(

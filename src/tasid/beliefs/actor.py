@@ -69,7 +69,7 @@ class BeliefActor:
         """Look at the observations [W, …] of step h, then choose actions [W]."""
         rows, padded = observations.shape[0], carry.commands.shape[0]
         pad = [(0, padded - rows)] + [(0, 0)] * (observations.ndim - 1)
-        features = self.looks.exact(jnp.pad(observations, pad))
+        features = self.looks.exact(jnp.pad(observations, pad), h)
         seen: Filtered = jax.lax.cond(
             h == 0,
             lambda: self.filter.first(features),

@@ -26,6 +26,8 @@ from tasid.mdp import AbstractSimulator
 from tasid.mdp.backward import layers
 from tasid.mdp.outcomes import outcomes
 
+MOST_CELLS = 1 << 24
+"""Entries that one table of all steps may have; larger maps share one table among the steps."""
 MOST_REWARDS = 31
 """More different rewards than this are too fine a scale to count matches on."""
 
@@ -60,12 +62,16 @@ class Chain:
     @classmethod
     def of(cls, sim: AbstractSimulator) -> Chain:
         """The chain of a map."""
-        reached = layers(sim)
-        everywhere = np.unique(np.concatenate(reached))
-        widest = max(layer.size for layer in reached)
-        if sim.successor.ndim == 2 and 2 * widest > everywhere.size:
-            reached = [everywhere]
-        return _over(sim, reached)
+        if sim.successor.ndim == 3:
+            return _over(sim, layers(sim))
+        everywhere = _everywhere(sim)
+        narrow = _narrow_layers(sim, widest=everywhere.size // 2)
+        return _over(sim, [everywhere] if narrow is None else narrow)
+
+    @property
+    def layered(self) -> bool:
+        """Has every step slots of its own?"""
+        return self.states.shape[0] > 1
 
     @property
     def num_slots(self) -> int:
@@ -104,6 +110,32 @@ def at(table: jax.Array, h: jax.Array | int) -> jax.Array:
 def after(table: jax.Array, h: jax.Array | int) -> jax.Array:
     """The row for where step h leads, or the one that serves all steps."""
     return table[0] if table.shape[0] == 1 else table[h + 1]
+
+
+def _everywhere(sim: AbstractSimulator) -> NDArray[np.intp]:
+    """All states that can be reached within the horizon, on a map with one table."""
+    seen = np.zeros(sim.num_states, bool)
+    new = np.unique(sim.starts)
+    for _ in range(sim.horizon):
+        seen[new] = True
+        after = np.unique(sim.successor[new])
+        new = after[~seen[after]]
+        if not new.size:
+            break
+    seen[new] = True
+    return np.flatnonzero(seen)
+
+
+def _narrow_layers(sim: AbstractSimulator, *, widest: int) -> list[NDArray[np.intp]] | None:
+    """The states of each step, or None where one is too wide or tables for all would be too big."""
+    layer = np.unique(sim.starts).astype(np.intp)
+    reached = [layer]
+    for h in range(sim.horizon):
+        if layer.size > widest or layer.size * sim.horizon * sim.num_actions > MOST_CELLS:
+            return None
+        layer = np.unique(sim.successor_at(h)[layer]).astype(np.intp)
+        reached.append(layer)
+    return None if layer.size > widest else reached
 
 
 def _over(sim: AbstractSimulator, reached: list[NDArray[np.intp]]) -> Chain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.beliefs.chain import at
 from tasid.beliefs.gaussian import summed_in_order
 
-MOST_FEATURES = 96
+MOST_FEATURES = 64
 """Principal components kept of a picture."""
 LARGEST_VECTOR = 256
 """Longer vectors are reduced to so many principal components."""
@@ -23,7 +24,7 @@ _GRID = 14
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["centre", "components"],
+    data_fields=["centre", "components", "usual"],
     meta_fields=["shape", "pool"],
 )
 @dataclass(frozen=True)
@@ -34,17 +35,21 @@ class Looks:
     """[P]."""
     components: jax.Array
     """[P, D]."""
+    usual: jax.Array
+    """The mean features of every step, [1, D] or [H+1, D]: zeros where steps have no looks of their
+    own. Where places belong to steps, what a whole step has in common tells nothing."""
     shape: tuple[int, ...]
     pool: int
 
-    def __call__(self, observations: jax.Array) -> jax.Array:
-        """Features [N, D] of observations [N, …]."""
-        return (flattened(observations, self.pool) - self.centre[None]) @ self.components
+    def __call__(self, observations: jax.Array, h: jax.Array) -> jax.Array:
+        """Features [N, D] of observations [N, …] of step h."""
+        centred = flattened(observations, self.pool) - self.centre[None]
+        return centred @ self.components - at(self.usual, h)[None]
 
-    def exact(self, observations: jax.Array) -> jax.Array:
+    def exact(self, observations: jax.Array, h: jax.Array) -> jax.Array:
         """The same, the same bits for any number of rows."""
         rows = (flattened(observations, self.pool) - self.centre[None]).T
-        return summed_in_order(rows, self.components).T
+        return summed_in_order(rows, self.components).T - at(self.usual, h)[None]
 
 
 def flattened(observations: jax.Array, pool: int) -> jax.Array:
@@ -64,7 +69,7 @@ def is_picture(shape: tuple[int, ...]) -> bool:
 
 
 def fit_looks(observations: NDArray[np.generic]) -> Looks:
-    """The features for observations like these, [n, …]."""
+    """The features for observations like these, [n, …], with no step unlike another."""
     shape = observations.shape[1:]
     pool = max(1, min(shape[:2]) // _GRID) if is_picture(shape) else 0
     flat = np.asarray(flattened(jnp.asarray(observations), pool), np.float64)
@@ -80,5 +85,19 @@ def fit_looks(observations: NDArray[np.generic]) -> Looks:
         components = np.zeros((size, most))
         components[:, :kept] = basis[:kept].T / scale
     return Looks(
-        jnp.asarray(centre, jnp.float32), jnp.asarray(components, jnp.float32), shape, pool
+        centre=jnp.asarray(centre, jnp.float32),
+        components=jnp.asarray(components, jnp.float32),
+        usual=jnp.zeros((1, components.shape[1])),
+        shape=shape,
+        pool=pool,
     )
+
+
+def by_step(looks: Looks, observations: NDArray[np.generic], live: NDArray[np.bool_]) -> Looks:
+    """The same, centred step by step on observations [N, H+1, …], of which some are live."""
+    means = []
+    for h in range(observations.shape[1]):
+        seen = observations[live[:, h], h]
+        features = looks(jnp.asarray(seen), jnp.int32(0)) if len(seen) else looks.usual
+        means.append(np.asarray(features, np.float64).mean(axis=0))
+    return replace(looks, usual=jnp.asarray(np.stack(means), jnp.float32))

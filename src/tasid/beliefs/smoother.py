@@ -70,11 +70,33 @@ Gather = Callable[[Any, Step], Any]
 
 def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
     """Does an edge agree with the reward, and with the end or none, after step h? [M, K, N]"""
-    paid = episodes.paid[h]
-    pays = (at(chain.pays, h)[:, :, None] >> jnp.maximum(paid, 0)[None, None]) & 1
     final = after(chain.final, h)[at(chain.successor, h)]
-    over = (episodes.ended <= h + 1)[None, None, :]
-    return ((pays == 1) | (paid < 0)[None, None]) & ((final[:, :, None] == over) | ~episodes.tells)
+    said = Said.at(episodes, h, chain.horizon)
+    said = Said(*(part[None, None] for part in said))
+    return said.agrees(at(chain.pays, h)[:, :, None], final[:, :, None])
+
+
+class Said(NamedTuple):
+    """What rewards and ends say of one step, any shape."""
+
+    paid: jax.Array
+    """The number of the reward; −1 for nothing."""
+    over: jax.Array
+    """Did the episode end?"""
+    tells: jax.Array
+    """Does that mean anything? After an end it was said already, and the horizon ends them all."""
+
+    @classmethod
+    def at(cls, episodes: Episodes, h: jax.Array, horizon: int) -> Said:
+        """Of step h, [N] each."""
+        later = episodes.ended <= h
+        tells = episodes.tells & ~later & (h + 1 < horizon)
+        return cls(jnp.where(later, -1, episodes.paid[h]), episodes.ended <= h + 1, tells)
+
+    def agrees(self, pays: jax.Array, final: jax.Array) -> jax.Array:
+        """With what an edge pays (bits) and with whether it leads where nothing more happens."""
+        right = ((pays >> jnp.maximum(self.paid, 0)) & 1 == 1) | (self.paid < 0)
+        return right & ((final == self.over) | ~self.tells)
 
 
 def likelihoods(scores: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -107,6 +129,8 @@ class Smoothed(NamedTuple):
     evidence: jax.Array
     """ln p(observations, rewards, ends | commands), up to what all classes share, [N]."""
     gathered: Any
+    last: jax.Array
+    """p(last slot | everything), [M, N]."""
 
 
 class Forward(NamedTuple):
@@ -191,7 +215,8 @@ def sweep(
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
     (beta, gathered), _ = jax.lax.scan(backward, carry, steps, reverse=True)
-    return Smoothed(normalised(forth.beliefs[0] * beta)[0], forth.evidence, gathered)
+    start = normalised(forth.beliefs[0] * beta)[0]
+    return Smoothed(start, forth.evidence, gathered, forth.beliefs[-1])
 
 
 def after_any(chain: Chain) -> jax.Array:
@@ -302,12 +327,8 @@ def posterior(
     """p(slot at step h | everything), [H+1, M, N], and the evidence, [N]."""
 
     def gather(so_far: jax.Array, step: Step) -> jax.Array:
-        here = step.edges.sum(axis=1) + step.leaps
-        last = step.h == chain.horizon - 1
-        landed = spread(chain, step.edges, step.h)
-        end = jnp.where(last, landed, so_far[-1])
-        return so_far.at[step.h].set(here).at[-1].set(end)
+        return so_far.at[step.h].set(step.edges.sum(axis=1) + step.leaps)
 
     first = jnp.zeros((chain.horizon + 1, chain.num_slots, episodes.weight.shape[0]))
     smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
-    return smoothed.gathered, smoothed.evidence
+    return smoothed.gathered.at[-1].set(smoothed.last), smoothed.evidence

@@ -51,11 +51,22 @@ def print_plan(result: dict[str, Any], flips: str) -> None:
     print(f"proof of optimality (saddle gap)      {result['certificate_gap']:.1e}")
     if "implied_eta" in result:
         print(f"η of the environment on this map      {result['implied_eta']:.6g}")
-    states = (step["state"] for step in result["route"])
-    print("route " + " → ".join(str(state) for state, _ in groupby(states)))
+    states = [state for state, _ in groupby(step["state"] for step in result["route"])]
+    print("route " + " → ".join(map(str, states)))
+    if result["arrives"] is False:
+        print(_no_way(result, stays=len(states) == 1))
     print(flips)
     if "png" in result:
         print(f"picture {result['png']}")
+
+
+def _no_way(result: dict[str, Any], *, stays: bool) -> str:
+    return (
+        f"The plan {'stays where it is' if stays else 'does not go to a goal'}: against "
+        f"η = {result['eta']:g} and within {result['horizon']} steps nothing is gained by going, "
+        "the steps and the risk on the way cost as much as a goal pays. A longer --horizon, a "
+        "smaller --eta or more reward (--set goal_reward=…) may change that."
+    )
 
 
 def print_scores(result: dict[str, Any]) -> None:
@@ -66,10 +77,13 @@ def print_scores(result: dict[str, Any]) -> None:
         return
     print(f"robust value      {result['robust_value']:.4f}  (exact, with the latent state in view)")
     print(f"blind value       {result['blind_value']:.4f}  (exact, best without looking)")
-    for name in ("ratio", "skill"):
-        value = result[name]
-        print(f"{name:<17} " + ("unknown" if value is None else f"{value:.4f}"))
-    if result["blind_value"] > 0.5 * result["robust_value"]:
+    if result["ratio"] is not None:
+        print(f"ratio             {result['ratio']:.4f}")
+    elif result["difference"] is not None:
+        print(f"difference        {result['difference']:+.4f}  (of the range of returns)")
+    skill = result["skill"]
+    print("skill             " + ("unknown" if skill is None else f"{skill:.4f}"))
+    if result["ratio"] is not None and result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
 
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasid.cli.answers import print_json, print_plan
 from tasid.cli.arguments import (
+    EnvSeed,
     Eta,
     Horizon,
     Json,
+    MapSettings,
     Settings,
     environment_options,
+    lost_doors_of,
+    map_options,
     point,
     simulator_of,
 )
+from tasid.cli.imports import Imports, import_all
+
+if TYPE_CHECKING:
+    from tasid.mdp import AbstractSimulator, RobustPlan
+    from tasid.mdp.thrifty import Plan
 
 
 def plan(
@@ -30,7 +40,7 @@ def plan(
     eta: Eta = 0.1,
     horizon: Horizon = None,
     png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    env_seed: EnvSeed = None,
     start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
     goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
     cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,
@@ -43,13 +53,16 @@ def plan(
     deterministic: Annotated[
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
+    map_settings: MapSettings = None,
     settings: Settings = None,
+    imports: Imports = None,
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
-    from tasid.mdp import certify, policy_value, robust_dp
-    from tasid.mdp.flips import changes_of, in_words, likeliest_starts
+    from tasid.mdp import certify, policy_value
+    from tasid.mdp.flips import arrives, changes_of, in_words, likeliest_starts
 
+    import_all(imports)
     options = environment_options(
         settings,
         start=point("--start", start),
@@ -61,9 +74,9 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
+    options |= map_options(map_settings)
     sim = simulator_of(source, horizon, options)
-    robust = robust_dp(sim, eta=eta)
-    nominal = robust_dp(sim, eta=0.0)
+    robust, nominal = _plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
     route = robust.route(likeliest)
     result = {
@@ -82,6 +95,9 @@ def plan(
     }
     if sim.origin is not None and sim.origin.implied_eta is not None:
         result["implied_eta"] = sim.origin.implied_eta
+    doors = lost_doors_of(source, options)
+    if doors is not None:
+        result["lost_doors"] = [asdict(door) for door in doors]
     if png is None:
         changes = changes_of(robust, nominal, likeliest_starts(sim))
     else:
@@ -89,11 +105,25 @@ def plan(
         from tasid.report.routes import Routes
 
         routes = Routes(robust, nominal)
-        plan_picture(routes, png)
+        plan_picture(routes, png, marks=[(door.x, door.y) for door in doors or ()])
         changes = routes.changes
         result["png"] = str(png)
     result["flips"] = [change.as_json() for change in changes]
+    result["arrives"] = arrives(robust, likeliest)
     if as_json:
         print_json(result)
     else:
         print_plan(result, in_words(changes, eta))
+        for door in doors or ():
+            print(f"lost on the way to cells: {door}")
+
+
+def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:
+    """The robust plan, and the one for η = 0, of which only the routes are needed."""
+    from tasid.mdp import robust_dp, robust_plans
+    from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
+
+    if not policy_is_huge(sim):
+        robust, nominal = robust_plans(sim, etas=[eta, 0.0])
+        return robust, nominal
+    return robust_dp(sim, eta=eta), thrifty_plan(sim, eta=0.0)

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json
-from tasid.cli.arguments import Json, Settings, environment_options
+from tasid.cli.arguments import EnvSeed, EpisodesSeed, Json, Settings
+from tasid.cli.imports import Imports, import_all
+from tasid.cli.recorded import world_of
 
 if TYPE_CHECKING:
     from tasid.runs.watch import Episode
@@ -18,35 +21,38 @@ def watch(
     policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
-    frames: Annotated[int, typer.Option(help="Most frames of the PNG.")] = 12,
+    frames: Annotated[
+        int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
+    ] = 12,
     env: Annotated[
         str | None, typer.Option(help="Another environment than the recorded one.")
     ] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Draws the episodes, as evaluate does.")] = 0,
-    episode: Annotated[int, typer.Option(help="Which of them, from 0.")] = 0,
+    imports: Imports = None,
+    seed: EpisodesSeed = 0,
+    episode: Annotated[
+        int,
+        typer.Option(
+            help="Which of them, from 0.", callback=ranges.within(0, ranges.MOST_EPISODES)
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Watch one episode: observation, belief, action, confidence."""
     from tasid.algorithms import load
     from tasid.algorithms.ppo_policy import PPOPolicy
-    from tasid.envs.registry import open_world
     from tasid.runs.watch import watch_episode
 
-    loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
+    import_all(imports)
+    loaded = load(policy)
     if isinstance(loaded, PPOPolicy):
         raise ValueError(
             f"policy: {policy} is a baseline's; it has no map and believes nothing that could be "
             "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
         )
-    recorded = loaded.environment
-    if recorded is None and env is None:
-        raise ValueError("policy: it records no environment; say which one with --env")
-    name = env or str(recorded["name"])  # type: ignore[index]
-    options = dict(recorded["options"]) if recorded and recorded["name"] == name else {}
-    options |= environment_options(settings, seed=env_seed)
-    seen = watch_episode(loaded, open_world(name, **options), seed=seed, episode=episode)
+    world = world_of(loaded, env, env_seed, settings)
+    seen = watch_episode(loaded, world, seed=seed, episode=episode)
     result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
     if gif is not None:
         from tasid.report.filmstrip import episode_gif

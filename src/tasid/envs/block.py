@@ -7,7 +7,7 @@ the latent side, which is for evaluation only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -19,9 +19,17 @@ import numpy as np
 from tasid.envs.target import State, stream
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
 
+EPISODE, HINDRANCE = 1 << 27, (1 << 27) + 1
+"""Streams of an episode's key, far above those of its steps; step h hinders by HINDRANCE + h."""
+Worlds = tuple[tuple[float, PerturbedMDP], ...]
+"""Latent MDPs and how likely an episode is in each of them."""
+
 
 class Emission(Protocol):
-    """q(x | s), written for one state and one key; a pytree."""
+    """q(x | s), written for one state and one key; a pytree.
+
+    In a target with circumstances it is called with those of the episode as a third argument.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -31,9 +39,27 @@ class Emission(Protocol):
         """Draw x ~ q(· | state)."""
 
 
+class Circumstances(Protocol):
+    """What stays the same throughout an episode and differs between episodes; a pytree."""
+
+    def draw(self, key: jax.Array) -> Any:
+        """The circumstances of one episode, from its own key."""
+
+    def hinder(self, episode: Any, key: jax.Array, state: jax.Array, action: jax.Array) -> Any:
+        """What happens in them instead of an action that would have happened."""
+
+
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["successor", "reward", "outcome", "starts", "start_outcome", "emission"],
+    data_fields=[
+        "successor",
+        "reward",
+        "outcome",
+        "starts",
+        "start_outcome",
+        "emission",
+        "circumstances",
+    ],
     meta_fields=["horizon"],
 )
 @dataclass(frozen=True)
@@ -51,6 +77,7 @@ class BlockTarget:
     """Possible start states [N], and their probabilities summed up."""
     emission: Any
     horizon: int
+    circumstances: Any = None
 
     @property
     def num_actions(self) -> int:
@@ -71,7 +98,7 @@ class BlockTarget:
         """s₁ ~ μ, x₁ ~ q(· | s₁)."""
         drawn = jax.vmap(jax.random.uniform)(stream(keys, 0))
         states = self.starts[_invert(self.start_outcome[None], drawn[:, None])]
-        return states, jax.vmap(self.emission)(stream(keys, 1), states)
+        return states, self._seen(states, keys, 1, self._episodes(keys))
 
     def step(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
@@ -79,9 +106,24 @@ class BlockTarget:
         """a' ~ ξ(· | s, a), s' = T°(s, a'), r = R°(s, a'), x' ~ q(· | s')."""
         drawn = jax.vmap(jax.random.uniform)(stream(keys, 2 * h + 2))
         happened = _invert(_at(self.outcome, h, 3)[state, actions], drawn[:, None])
+        episodes = self._episodes(keys)
+        if episodes is not None:
+            hinder = jax.vmap(self.circumstances.hinder)
+            happened = hinder(episodes, stream(keys, HINDRANCE + h), state, happened)
         rewards = _at(self.reward, h, 2)[state, happened]
         state = _at(self.successor, h, 2)[state, happened]
-        return state, jax.vmap(self.emission)(stream(keys, 2 * h + 3), state), rewards
+        return state, self._seen(state, keys, 2 * h + 3, episodes), rewards
+
+    def _episodes(self, keys: jax.Array) -> Any:
+        """Drawn anew from the same key at every step: nothing has to be carried."""
+        if self.circumstances is None:
+            return None
+        return jax.vmap(self.circumstances.draw)(stream(keys, EPISODE))
+
+    def _seen(self, states: jax.Array, keys: jax.Array, number: Any, episodes: Any) -> jax.Array:
+        if episodes is None:
+            return jax.vmap(self.emission)(stream(keys, number), states)
+        return jax.vmap(self.emission)(stream(keys, number), states, episodes)
 
 
 def _at(table: jax.Array, h: jax.Array, homogeneous_ndim: int) -> jax.Array:
@@ -97,14 +139,21 @@ class Latent:
     """The far side of the wall: for evaluation and diagnosis, never for a learner."""
 
     world: PerturbedMDP
+    """The only one, or that of an episode whose circumstances hinder nobody."""
+    _worlds: Callable[[], Worlds] | None = None
+
+    @property
+    def worlds(self) -> Worlds:
+        """All of them, by the circumstances of an episode."""
+        return ((1.0, self.world),) if self._worlds is None else self._worlds()
 
     def robust_value(self, plan: RobustPlan) -> float:
         """What the plan earns here with latent access, exactly."""
-        return policy_value(self.world, plan)
+        return sum(chance * policy_value(world, plan) for chance, world in self.worlds)
 
     def blind_value(self) -> float:
         """What the best constant action or the open-loop nominal plan earns here, exactly."""
-        return blind_value(self.world)
+        return blind_value(self.worlds)
 
     @staticmethod
     def states(state: State) -> jax.Array:
@@ -122,17 +171,29 @@ class BlockMDP:
     simulator: AbstractSimulator
     target: BlockTarget
     _world: PerturbedMDP
+    _worlds: Callable[[], Worlds] | None = None
 
     @property
     def latent(self) -> Latent:
         """The door to the latent side, for evaluation only."""
-        return Latent(self._world)
+        return Latent(self._world, self._worlds)
 
 
 def block_mdp(
-    name: str, options: Mapping[str, Any], world: PerturbedMDP, emission: Emission
+    name: str,
+    options: Mapping[str, Any],
+    world: PerturbedMDP,
+    emission: Any,
+    *,
+    map_given: AbstractSimulator | None = None,
+    circumstances: Circumstances | None = None,
+    worlds: Callable[[], Worlds] | None = None,
 ) -> BlockMDP:
-    """A block MDP from its latent world and its emission."""
+    """A block MDP from its latent world and its emission.
+
+    `map_given` is the map that a user has, if it is not the true one. With circumstances, `worlds`
+    gives the latent MDP for each that matters and how likely it is.
+    """
     sim = world.simulator
     target = BlockTarget(
         successor=jnp.asarray(sim.successor, jnp.int32),
@@ -142,5 +203,7 @@ def block_mdp(
         start_outcome=jnp.asarray(np.cumsum(sim.start_probabilities), jnp.float32),
         emission=emission,
         horizon=sim.horizon,
+        circumstances=circumstances,
     )
-    return BlockMDP(name, dict(options), sim, target, world)
+    known = sim if map_given is None else map_given
+    return BlockMDP(name, dict(options), known, target, world, worlds)

@@ -1,8 +1,9 @@
 """Our environments behind Gymnasium's interface, one at a time or many in one compiled call.
 
-Importing `tasid` registers them as tasid/CombinationLock-v0 and tasid/LavaCrossing-v0. Options are
-those of `tasid.make`; their `seed` fixes the instance, `reset(seed=…)` the episodes. A row of the
-vector version lives through the same episodes as a single environment reset with the same seed.
+Importing `tasid` registers them as tasid/CombinationLock-v0, tasid/LavaCrossing-v0 and
+tasid/Building-v0. Options are those of `tasid.make`; their `seed` fixes the instance,
+`reset(seed=…)` the episodes. A row of the vector version lives through the same episodes as a
+single environment reset with the same seed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from tasid.envs import combination_lock, lava_crossing
+from tasid.envs import building, combination_lock, lava_crossing
 from tasid.envs.block import BlockMDP
+from tasid.envs.building_picture import floor_picture
+from tasid.envs.building_places import layout_of
 from tasid.envs.grid_view import poses_of
 from tasid.envs.registry import make
 from tasid.envs.target import seed_key
@@ -168,6 +171,15 @@ class LavaCrossingEnv(BlockEnv):
         return self._painter.get_frame(highlight=False, tile_size=32)
 
 
+class BuildingEnv(BlockEnv):
+    """The building; its picture is the floor plan with the robot on it."""
+
+    name = building.NAME
+
+    def _picture(self, state: int) -> NDArray[np.uint8]:
+        return floor_picture(layout_of(self.simulator), state)
+
+
 class BlockVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     """Many episodes of one instance in one compiled call; an ended one starts anew a step later."""
 
@@ -246,10 +258,18 @@ def lava_vector(num_envs: int = 1, **options: Any) -> BlockVectorEnv:
     return BlockVectorEnv(LavaCrossingEnv, num_envs, **options)
 
 
+def building_vector(num_envs: int = 1, **options: Any) -> BlockVectorEnv:
+    """The building, many episodes at a time."""
+    return BlockVectorEnv(BuildingEnv, num_envs, **options)
+
+
 def _observation_space(block: BlockMDP) -> spaces.Box:
     shape, emission = block.target.observation_shape, block.target.emission
     if len(shape) == 3:
         return spaces.Box(0, 255, shape, np.uint8)
+    if hasattr(emission, "bounds"):
+        low, high = emission.bounds
+        return spaces.Box(low, high, shape, np.float32)
     if emission.rotations.shape[0]:
         return spaces.Box(-1.0, 1.0, shape, np.float32)
     entries = emission.mixing.shape[0]
@@ -261,7 +281,7 @@ def _observation_space(block: BlockMDP) -> spaces.Box:
 @jax.jit
 def _begin(target: Any, numbers: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     def one(number: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        key = seed_key(number)  # type: ignore[arg-type]
+        key = seed_key(number)
         states, observations = target.reset(key[None])
         return key, states[0], observations[0]
 

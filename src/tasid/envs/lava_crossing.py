@@ -18,6 +18,7 @@ import numpy as np
 
 from tasid.envs.aliasing import looks_of
 from tasid.envs.block import BlockMDP, block_mdp
+from tasid.envs.counter_hash import random_bits
 from tasid.envs.grid_view import PICTURE, agent_pictures, background, poses_of
 from tasid.mdp import AbstractSimulator, RobustPlan, perturb, robust_dp
 from tasid.mdp.layout import GOAL, GridLayout
@@ -26,6 +27,7 @@ NAME = "lava-crossing"
 LEAST_WIDTH, LEAST_HEIGHT = 7, 10
 DARKEST, LIGHTEST = 50, 150
 """Noise is a whole number between these, both included."""
+_LARGEST = 10_000
 _ROUTE_ETA = 0.1
 _ROUTES = 3
 """Episodes last this many times the route of the robust plan for η = _ROUTE_ETA."""
@@ -104,6 +106,8 @@ def lava_map(*, height: int = 11, width: int = 7, starts: int = 1) -> str:
     for name, size, least in sizes:
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
+        if size > _LARGEST:
+            raise ValueError(f"{name}: {size} is above {_LARGEST} cells")
     if isinstance(starts, bool) or starts not in range(1, len(_DOCKS) + 1):
         raise ValueError(f"starts: {starts!r} is not in 1 … {len(_DOCKS)}, as many as have a dock")
     landmarks = [_LANDMARKS[row % 3] for row in range(10, height - 1)]
@@ -200,26 +204,13 @@ def picture_emission(
 def pixel_noise(key: jax.Array) -> jax.Array:
     """Whole numbers in [50, 150], uint8 [56, 56, 3]: a pure function of the key, and cheap.
 
-    JAX's own generator would take nearly all the time of a step. This is a counter hash: number i
-    of the upper half of the picture and of the lower half share the 32 bits mix(i·φ + k₀, k₁),
-    where (k₀, k₁) is the key with its words mixed into each other, and mix is two rounds of
-    xor-shift and multiply (constants: C. Wellons' lowbias32) with k₁ added in between. Either
-    number scales 16 of the bits to 101 values, which are hit 648 or 649 times each.
+    Number i of the upper half of the picture and of the lower half share 32 bits. Either scales 16
+    of them to 101 values, which are hit 648 or 649 times each.
     """
-    first, second = jax.random.key_data(key)
-    first = _mix(first, second)
-    second = _mix(second, first)
-    counter = jnp.arange(math.prod(PICTURE) // 2, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
-    bits = _mix(counter + first, second)
+    bits = random_bits(key, math.prod(PICTURE) // 2)
     span = jnp.uint32(LIGHTEST - DARKEST + 1)
     halves = [(half * span) >> 16 for half in (bits & jnp.uint32(0xFFFF), bits >> 16)]
     rows, columns, channels = PICTURE
     shape = (rows // 2, columns, channels)
     drawn = [half.astype(jnp.uint8) + jnp.uint8(DARKEST) for half in halves]
     return jnp.concatenate([half.reshape(shape) for half in drawn])
-
-
-def _mix(bits: jax.Array, salt: jax.Array) -> jax.Array:
-    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D) + salt
-    bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
-    return bits ^ (bits >> 16)

@@ -11,7 +11,7 @@ from tasid.mdp.evaluation import (
     worst_case_value,
 )
 from tasid.mdp.perturbation import Membership, PerturbedMDP, is_perturbation, perturb
-from tasid.mdp.robust_dp import RobustPlan, RouteStep, robust_dp
+from tasid.mdp.robust_dp import RobustPlan, RouteStep, robust_dp, robust_plans
 from tasid.mdp.simulator import AbstractSimulator, SimulatorError
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "policy_value",
     "return_range",
     "robust_dp",
+    "robust_plans",
     "worst_case",
     "worst_case_value",
 ]

@@ -1,7 +1,8 @@
 """The one backward sweep under every dynamic programme of this floor.
 
 All of them share Q_h(s, a) = R°_h(s, a) + V_{h+1}(T°_h(s, a)) and differ only in how V_h is made
-from Q_h: by a max–min mixture, by a policy, by a perturbation.
+from Q_h: by a max–min mixture, by a policy, by a perturbation. This is the sweep in NumPy; large
+maps have `tasid.mdp.fused` for the two that matter most.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ def backward(
         value[rows] = new
         if kept is not None:
             kept[h][rows] = new
-    return float(sim.start_probabilities @ value[sim.starts]), kept
+    return start_value(sim, value), kept
+
+
+def start_value(sim: AbstractSimulator, value: NDArray[np.float64]) -> float:
+    """V at the start, or its mean over the starts."""
+    return float(sim.start_probabilities @ value[sim.starts])
 
 
 class _ActionMajor:
@@ -97,9 +103,14 @@ def reachable(sim: AbstractSimulator) -> Frontier:
     return _in_order_of_distance(sim) or layers(sim)[:-1]
 
 
-def swept(frontier: Frontier) -> int:
-    """How many (step, state) pairs a frontier has."""
-    return sum(rows.stop if isinstance(rows, slice) else rows.size for rows in frontier)
+def swept(sim: AbstractSimulator, frontier: Frontier | None) -> int:
+    """How many (step, state) pairs a frontier has; without one, how many there are."""
+    return sim.horizon * sim.num_states if frontier is None else sum(map(count, frontier))
+
+
+def count(rows: Rows) -> int:
+    """How many states of a frontier these are."""
+    return int(rows.stop) if isinstance(rows, slice) else rows.size
 
 
 def _in_order_of_distance(sim: AbstractSimulator) -> list[slice] | None:

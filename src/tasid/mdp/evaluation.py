@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasid.mdp.backward import Rows, backward, frontier_when_cheaper
+from tasid.mdp.backward import (
+    Frontier,
+    Rows,
+    backward,
+    frontier_when_cheaper,
+    start_value,
+)
+from tasid.mdp.fused import (
+    Programme,
+    best_response_step,
+    fused_backward,
+    nature_step,
+    worth_compiling,
+)
 from tasid.mdp.perturbation import PerturbedMDP, checked_eta, tremble
 from tasid.mdp.robust_dp import RobustPlan, robust_dp
 from tasid.mdp.simulator import AbstractSimulator
@@ -22,6 +35,8 @@ def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) 
     """V^ψ_M, exactly: in the simulator itself, or in a perturbation of it."""
     sim = mdp if isinstance(mdp, AbstractSimulator) else mdp.simulator
     table = policy_table(sim, policy)
+    if isinstance(mdp, AbstractSimulator) and table.ndim == 2:
+        return _along_routes(sim, table)
 
     def follow(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         step = table[h][rows]
@@ -30,6 +45,19 @@ def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) 
         return _chosen(step, q)
 
     return backward(sim, follow, frontier=frontier_when_cheaper(sim))[0]
+
+
+def _along_routes(sim: AbstractSimulator, actions: NDArray[Any]) -> float:
+    """Nothing is left to chance: only what lies on the way from each start counts."""
+    state, rewards = sim.starts, []
+    for h in range(sim.horizon):
+        action = actions[h, state]
+        rewards.append(sim.reward_at(h)[state, action])
+        state = sim.successor_at(h)[state, action]
+    value = np.zeros(sim.starts.size)
+    for reward in reversed(rewards):  # the order in which a backward sweep adds
+        value = reward + value
+    return float(sim.start_probabilities @ value)
 
 
 def worst_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
@@ -76,17 +104,25 @@ def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) ->
     return tremble(sim, eta=eta, towards=nature)
 
 
-def blind_value(world: PerturbedMDP) -> float:
+def blind_value(world: PerturbedMDP | Sequence[tuple[float, PerturbedMDP]]) -> float:
     """What needs no eyes: the better of the best constant action and the open-loop nominal plan.
 
-    With several starts the plan's route from each of them is tried on the whole mixture.
+    Of several worlds with their probabilities, the first one's plan is tried on the mixture. With
+    several starts so is the plan's route from each of them, up to 32 that differ.
     """
-    sim = world.simulator
+    worlds = [(1.0, world)] if isinstance(world, PerturbedMDP) else list(world)
+    sim = worlds[0][1].simulator
     plan = robust_dp(sim, eta=0.0)
-    nominal = [[step.action for step in plan.route(int(start))] for start in sim.starts]
-    open_loop = max(policy_value(world, np.array(actions)[:, None]) for actions in nominal)
-    constant = max(policy_value(world, np.array([[a]])) for a in range(sim.num_actions))
-    return max(open_loop, constant)
+    nominal = {
+        tuple(step.action for step in plan.route(int(start))) for start in sim.starts[:_MOST_ROUTES]
+    }
+    blind = [np.array(actions)[:, None] for actions in sorted(nominal)]
+    blind += [np.array([[a]]) for a in range(sim.num_actions)]
+    return max(sum(chance * policy_value(one, b) for chance, one in worlds) for b in blind)
+
+
+_MOST_ROUTES = 32
+"""Starts whose routes are tried blind; of thousands all would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +145,30 @@ class Certificate:
 def certify(plan: RobustPlan) -> Certificate:
     """Two more sweeps, no enumeration: see `Certificate`."""
     sim, eta = plan.simulator, plan.eta
-    lower, nature = _against_nature(sim, policy_table(sim, plan), eta)
+    table = policy_table(sim, plan)
+    frontier = frontier_when_cheaper(sim)
+    if worth_compiling(nature_step, sim, frontier):
+        return _fused_certificate(sim, table, eta, frontier)
+    lower, nature = _against_nature(sim, table, eta)
 
     def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         trembled = np.take_along_axis(q, nature[h][rows][None].astype(np.intp), axis=0)[0]
         best: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * trembled
         return best
 
-    upper, _ = backward(sim, best_response, frontier=frontier_when_cheaper(sim))
+    upper, _ = backward(sim, best_response, frontier=frontier)
     return Certificate(lower, upper)
+
+
+def _fused_certificate(
+    sim: AbstractSimulator, table: NDArray[Any], eta: float, frontier: Frontier | None
+) -> Certificate:
+    """Both sweeps in one: nature's choices at a step are needed at that step alone."""
+    nature = np.zeros(sim.num_states, dtype=_action_type(sim))
+    policy = Programme(nature_step(sim.num_actions), lambda h: (eta, table[h], nature))
+    agent = Programme(best_response_step(sim.num_actions), lambda h: (eta, nature))
+    (lower, _), (upper, _) = fused_backward(sim, [policy, agent], frontier=frontier)
+    return Certificate(start_value(sim, lower), start_value(sim, upper))
 
 
 def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]:
@@ -139,7 +190,8 @@ def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]
             "actions [H, S] nor probabilities [H, S, A]"
         )
     actions = _spread(table, shape)
-    _refuse(actions, (table < 0) | (table >= sim.num_actions), f"in 0 … {sim.num_actions - 1}")
+    if table.size and (table.min() < 0 or table.max() >= sim.num_actions):
+        _refuse(actions, (table < 0) | (table >= sim.num_actions), f"in 0 … {sim.num_actions - 1}")
     return actions
 
 
@@ -182,12 +234,22 @@ def _against_nature(
     sim: AbstractSimulator, table: NDArray[Any], eta: float
 ) -> tuple[float, NDArray[Any]]:
     """The policy's worst-case value and nature's choices [H, S]: where she sends η of the mass."""
-    nature = np.zeros((sim.horizon, sim.num_states), dtype=np.min_scalar_type(sim.num_actions - 1))
+    nature = np.zeros((sim.horizon, sim.num_states), dtype=_action_type(sim))
+    frontier = frontier_when_cheaper(sim)
+    if table.ndim == 2 and worth_compiling(nature_step, sim, frontier):
+        step = nature_step(sim.num_actions)
+        programme = Programme(step, lambda h: (eta, table[h], nature[h]))
+        [(after, _)] = fused_backward(sim, [programme], frontier=frontier)
+        return start_value(sim, after), nature
 
     def respond(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         nature[h, rows] = q.argmin(axis=0)
         value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.min(axis=0)
         return value
 
-    value, _ = backward(sim, respond, frontier=frontier_when_cheaper(sim))
+    value, _ = backward(sim, respond, frontier=frontier)
     return value, nature
+
+
+def _action_type(sim: AbstractSimulator) -> np.dtype[Any]:
+    return np.min_scalar_type(sim.num_actions - 1)

@@ -15,6 +15,7 @@ import numpy as np
 from tasid.mdp.layout import GOAL, HAZARD
 from tasid.mdp.robust_dp import RobustPlan, robust_dp
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.thrifty import Plan, policy_is_huge, thrifty_plan
 
 Place = tuple[int, ...]
 """Row and column on a grid map, else the state."""
@@ -57,7 +58,7 @@ def likeliest_starts(sim: AbstractSimulator) -> tuple[int, ...]:
     return tuple(int(s) for s in sim.starts[order])
 
 
-def way_of(plan: RobustPlan, starts: Sequence[int]) -> Way:
+def way_of(plan: Plan, starts: Sequence[int]) -> Way:
     """The way of a plan if every action comes out as asked; turning on the spot does not show."""
     sim = plan.simulator
     place = _places(sim)
@@ -82,6 +83,14 @@ def _trouble(sim: AbstractSimulator, last: Place, steps: int) -> str:
     if sim.layout.cells[last] == HAZARD:
         return " into a hazard"
     return "" if sim.layout.cells[last] == GOAL or steps < sim.horizon else " without arriving"
+
+
+def arrives(plan: Plan, start: int) -> bool | None:
+    """Whether the plan's way from there ends on a goal; None where the map has no goals."""
+    layout = plan.simulator.layout
+    if layout is None or not (layout.cells == GOAL).any():
+        return None
+    return bool(layout.cells[way_of(plan, (start,)).cells[0][-1]] == GOAL)
 
 
 def _places(sim: AbstractSimulator) -> Callable[[int], Place]:
@@ -125,7 +134,7 @@ class Span:
     way: Way
 
 
-def changes_of(plan: RobustPlan, nominal: RobustPlan, starts: Sequence[int]) -> tuple[Change, ...]:
+def changes_of(plan: RobustPlan, nominal: Plan, starts: Sequence[int]) -> tuple[Change, ...]:
     """Where the way changes between η = 0 and ½, or the plan's η if that is larger.
 
     Plans for η at equal distances first, then bisection. A way that comes and goes between two of
@@ -134,8 +143,11 @@ def changes_of(plan: RobustPlan, nominal: RobustPlan, starts: Sequence[int]) -> 
     sim, top = plan.simulator, max(plan.eta, LARGEST_ETA)
     budget = min(max(_SWEPT_PAIRS // max(plan.states_swept, 1), _FEWEST_PLANS), _MOST_PLANS)
 
+    thrifty = policy_is_huge(sim)
+
     def way(level: float) -> Way:
-        return way_of(robust_dp(sim, eta=level), starts)
+        plan = thrifty_plan(sim, eta=level) if thrifty else robust_dp(sim, eta=level)
+        return way_of(plan, starts)
 
     known = {0.0: way_of(nominal, starts), plan.eta: way_of(plan, starts)}
     coarse = min(budget // 2, _COARSE)

@@ -13,6 +13,12 @@ FREE, WALL, HAZARD, GOAL, UNKNOWN = range(5)
 
 HEADINGS = "NESW"
 """Headings in index order, clockwise."""
+_NAMES = {4: tuple(HEADINGS), 8: ("N", "NE", "E", "SE", "S", "SW", "W", "NW")}
+
+
+def heading_names(directions: int) -> tuple[str, ...]:
+    """Names of four or eight headings, clockwise from north."""
+    return _NAMES[directions]
 
 
 class LayoutError(ValueError):
@@ -26,11 +32,15 @@ class GridLayout:
     cells: NDArray[np.uint8]
     positions: NDArray[np.int32]
     headings: NDArray[np.int8] | None
-    """Where each state looks [S], as an index of `HEADINGS`; None if states have no heading."""
+    """Where each state looks [S], clockwise from north; None if states have no heading."""
+    directions: int
+    """How many headings there are: 4 or 8."""
     cell_size: float
     """The side of a cell, in metres if there is a `corner`."""
     corner: tuple[float, float] | None
     """x and y of the lower left corner in metres; None for maps measured in cells."""
+    backdrop: NDArray[np.uint8] | None
+    """What the cells were made from, for pictures: so many pixels per cell, over the same area."""
 
     def __init__(
         self,
@@ -40,18 +50,31 @@ class GridLayout:
         headings: ArrayLike | None = None,
         cell_size: float = 1.0,
         corner: tuple[float, float] | None = None,
+        directions: int = 4,
+        backdrop: ArrayLike | None = None,
     ) -> None:
         grid, places = np.array(cells), np.array(positions)
         looks = None if headings is None else np.array(headings)
-        _check(grid, places, looks)
+        behind = None if backdrop is None else np.array(backdrop)
+        _check(grid, places, looks, directions)
+        _check_backdrop(grid, behind)
         arrays = (("cells", grid, np.uint8), ("positions", places, np.int32))
-        for name, array, dtype in (*arrays, ("headings", looks, np.int8)):
+        others = (("headings", looks, np.int8), ("backdrop", behind, np.uint8))
+        for name, array, dtype in (*arrays, *others):
             if array is not None:
                 array = array.astype(dtype)
                 array.setflags(write=False)
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "directions", int(directions))
         object.__setattr__(self, "cell_size", float(cell_size))
         object.__setattr__(self, "corner", None if corner is None else tuple(map(float, corner)))
+
+    @property
+    def angles(self) -> NDArray[np.float64] | None:
+        """Where each state looks, in degrees clockwise from north [S]."""
+        if self.headings is None:
+            return None
+        return self.headings.astype(np.float64) * (360.0 / self.directions)
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -76,12 +99,17 @@ class GridLayout:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The named arrays that, with `metadata`, make up the layout on disk."""
         named: dict[str, NDArray[Any]] = {"cells": self.cells, "positions": self.positions}
-        return named if self.headings is None else {**named, "headings": self.headings}
+        for name in ("headings", "backdrop"):
+            array = getattr(self, name)
+            if array is not None:
+                named[name] = array
+        return named
 
     def metadata(self) -> dict[str, Any]:
         """The JSON part of the layout on disk."""
         corner = None if self.corner is None else list(self.corner)
-        return {"cell_size": self.cell_size, "corner": corner}
+        stored = {"cell_size": self.cell_size, "corner": corner}
+        return stored if self.directions == 4 else {**stored, "directions": self.directions}
 
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> GridLayout:
@@ -94,12 +122,16 @@ class GridLayout:
                 headings=arrays.get("headings"),
                 cell_size=float(metadata["cell_size"]),
                 corner=None if corner is None else (float(corner[0]), float(corner[1])),
+                directions=int(metadata.get("directions", 4)),
+                backdrop=arrays.get("backdrop"),
             )
         except (KeyError, TypeError, IndexError) as error:
             raise LayoutError(f"layout: the stored one is incomplete ({error!r})") from None
 
 
-def _check(cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] | None) -> None:
+def _check(
+    cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] | None, directions: int
+) -> None:
     if cells.ndim != 2 or cells.size == 0 or cells.dtype.kind not in "iu":
         raise LayoutError(f"cells: shape {cells.shape} of {cells.dtype} is not a grid of integers")
     if ((cells < FREE) | (cells > UNKNOWN)).any():
@@ -113,7 +145,23 @@ def _check(cells: NDArray[Any], positions: NDArray[Any], headings: NDArray[Any] 
             f"positions: state {state} is at {tuple(positions[state].tolist())}, outside the "
             f"{cells.shape[0]} × {cells.shape[1]} cells"
         )
+    if directions not in _NAMES:
+        raise LayoutError(f"directions: {directions!r} is neither 4 nor 8")
     if headings is None:
         return
-    if headings.shape != positions.shape[:1] or ((headings < 0) | (headings > 3)).any():
-        raise LayoutError(f"headings: shape {headings.shape} of 0 … 3 should be one per state")
+    last = directions - 1
+    if headings.shape != positions.shape[:1] or ((headings < 0) | (headings > last)).any():
+        raise LayoutError(f"headings: shape {headings.shape} of 0 … {last} should be one per state")
+
+
+def _check_backdrop(cells: NDArray[Any], backdrop: NDArray[Any] | None) -> None:
+    if backdrop is None:
+        return
+    each = [of / over for of, over in zip(backdrop.shape, cells.shape, strict=False)]
+    if backdrop.ndim != 2 or each[0] != each[1] or each[0] % 1 or backdrop.dtype.kind not in "iu":
+        raise LayoutError(
+            f"backdrop: shape {backdrop.shape} of {backdrop.dtype} is not a whole number of pixels "
+            f"for each of the {cells.shape[0]} × {cells.shape[1]} cells"
+        )
+    if ((backdrop < FREE) | (backdrop > UNKNOWN)).any():
+        raise LayoutError(f"backdrop: values run {FREE} … {UNKNOWN}, not to {backdrop.max()}")

@@ -9,15 +9,40 @@ and Ṽ at the start is that max–min value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.mdp.backward import Rows, backward, frontier_when_cheaper, swept
+from tasid.mdp.backward import (
+    Combine,
+    Frontier,
+    Rows,
+    backward,
+    frontier_when_cheaper,
+    start_value,
+    swept,
+)
+from tasid.mdp.fused import (
+    Programme,
+    fused_backward,
+    max_min_step,
+    max_min_steps,
+    worth_compiling,
+)
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.size import refuse_larger
+
+_Found = tuple[float, NDArray[np.float64] | None]
+"""Ṽ at the start and, if kept, Ṽ for all h."""
+
+_LARGE = 500_000
+"""With so many states, fetching a row of the tables costs about as much as using it."""
+_NEAR = 16_384
+"""Values of states so near to each other, for a few η, are in the cache together."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +72,7 @@ class RobustPlan:
 
     def action(self, h: int, s: int) -> int:
         """ρ_h(s), 0-based h."""
-        if not 0 <= h < self.simulator.horizon:
-            raise ValueError(f"h: {h} is not a step; steps run 0 … {self.simulator.horizon - 1}")
-        if not 0 <= s < self.simulator.num_states:
-            raise ValueError(
-                f"s: {s} is not a state; states run 0 … {self.simulator.num_states - 1}"
-            )
+        self.simulator.check_pair(h, s)
         return int(self.actions[h, s])
 
     def route(self, start: int | None = None) -> tuple[RouteStep, ...]:
@@ -80,20 +100,111 @@ def robust_dp(
     Only states reachable from the start within the horizon are computed when that is cheaper;
     `reachable_only` forces either way.
     """
-    eta = checked_eta(eta)
-    actions = np.zeros(
-        (simulator.horizon, simulator.num_states),
-        dtype=np.min_scalar_type(simulator.num_actions - 1),
+    return robust_plans(
+        simulator, etas=[eta], keep_values=keep_values, reachable_only=reachable_only
+    )[0]
+
+
+def robust_plans(
+    simulator: AbstractSimulator,
+    *,
+    etas: Sequence[float],
+    keep_values: bool = False,
+    reachable_only: bool | None = None,
+) -> tuple[RobustPlan, ...]:
+    """Algorithm 1 for several η: the plans that `robust_dp` makes of each, in less time.
+
+    On large maps with local moves they share one sweep. All policies are in memory together, H·S
+    bytes each.
+    """
+    levels = [checked_eta(eta) for eta in etas]
+    shape = (len(levels), simulator.horizon, simulator.num_states)
+    kind = np.min_scalar_type(simulator.num_actions - 1)
+    refuse_larger("horizon", shape, kind.itemsize, "plan for fewer steps, or on fewer states")
+    actions = np.zeros(shape, dtype=kind)
+    frontier = frontier_when_cheaper(simulator, force=reachable_only)
+    together = len(levels) > 1 and _sharing_pays(simulator)
+    step = max_min_steps if together else max_min_step
+    if not worth_compiling(step, simulator, frontier, len(levels)):
+        sweep = _in_numpy
+    else:
+        sweep = _together if together else _one_by_one
+    found = sweep(simulator, levels, actions, frontier, keep_values)
+    return tuple(
+        RobustPlan(simulator, eta, plan, value, values, swept(simulator, frontier))
+        for eta, plan, (value, values) in zip(levels, actions, found, strict=True)
     )
 
-    numbers = np.arange(simulator.num_actions, dtype=actions.dtype)
+
+def _sharing_pays(sim: AbstractSimulator) -> bool:
+    """Whether several η cost less in one sweep: on large maps whose states lead to nearby ones.
+
+    Elsewhere it costs more, because the values of all η together do not fit into the cache.
+    """
+    some = np.arange(0, sim.num_states, max(1, sim.num_states // 1_000))
+    distance = np.abs(sim.successor_at(0)[some] - some[:, None])
+    return sim.num_states >= _LARGE and bool(np.median(distance) <= _NEAR)
+
+
+def _together(
+    sim: AbstractSimulator,
+    etas: list[float],
+    actions: NDArray[Any],
+    frontier: Frontier | None,
+    keep: bool,
+) -> list[_Found]:
+    """Algorithm 1 for all η in one compiled sweep; writes ρ into `actions`."""
+    step, levels = max_min_steps(sim.num_actions), np.array(etas)
+    programme = Programme(step, lambda h: (levels, actions[:, h]), (len(etas),))
+    [(value, kept)] = fused_backward(sim, [programme], frontier=frontier, keep=keep)
+    return [
+        (start_value(sim, value[:, k]), None if kept is None else kept[..., k])
+        for k in range(len(etas))
+    ]
+
+
+def _one_by_one(
+    sim: AbstractSimulator,
+    etas: list[float],
+    actions: NDArray[Any],
+    frontier: Frontier | None,
+    keep: bool,
+) -> list[_Found]:
+    """Algorithm 1 in a compiled sweep for each η; writes ρ into `actions`."""
+    step = max_min_step(sim.num_actions)
+
+    def found(eta: float, plan: NDArray[Any]) -> _Found:
+        programme = Programme(step, lambda h: (eta, plan[h]))
+        [(value, kept)] = fused_backward(sim, [programme], frontier=frontier, keep=keep)
+        return start_value(sim, value), kept
+
+    return [found(eta, plan) for eta, plan in zip(etas, actions, strict=True)]
+
+
+def _in_numpy(
+    sim: AbstractSimulator,
+    etas: list[float],
+    actions: NDArray[Any],
+    frontier: Frontier | None,
+    keep: bool,
+) -> list[_Found]:
+    """Algorithm 1 in a NumPy sweep for each η; writes ρ into `actions`."""
+    return [
+        backward(sim, _max_min(eta, plan), frontier=frontier, keep=keep)
+        for eta, plan in zip(etas, actions, strict=True)
+    ]
+
+
+def _max_min(eta: float, actions: NDArray[Any]) -> Combine:
+    """One step of Algorithm 1, given Q; writes ρ_h into `actions`."""
+    number = actions.dtype.type
 
     def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         best, worst = q[0].copy(), q[0].copy()
         choice = np.zeros(best.shape, dtype=actions.dtype)
         for a in range(1, len(q)):
             # Actions ascend, so the larger of the old choice and a where a is better is the choice.
-            np.maximum(choice, np.multiply(q[a] > best, numbers[a]), out=choice)
+            np.maximum(choice, np.multiply(q[a] > best, number(a)), out=choice)
             np.maximum(best, q[a], out=best)
             np.minimum(worst, q[a], out=worst)
         actions[h, rows] = choice
@@ -102,7 +213,4 @@ def robust_dp(
         best += worst
         return best
 
-    frontier = frontier_when_cheaper(simulator, force=reachable_only)
-    start_value, values = backward(simulator, max_min, frontier=frontier, keep=keep_values)
-    pairs = actions.size if frontier is None else swept(frontier)
-    return RobustPlan(simulator, eta, actions, start_value, values, pairs)
+    return max_min

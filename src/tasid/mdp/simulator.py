@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasid.mdp.layout import GridLayout
 from tasid.mdp.origin import Origin
+from tasid.mdp.size import MOST_STEPS
 from tasid.storage import read_artifact, write_artifact
 
 if TYPE_CHECKING:
@@ -116,6 +117,13 @@ class AbstractSimulator:
         """R°_h as [S, A]."""
         return self.reward if self.reward.ndim == 2 else self.reward[h]
 
+    def check_pair(self, h: int, s: int) -> None:
+        """Raise if h is not a step or s is not a state."""
+        if not 0 <= h < self.horizon:
+            raise ValueError(f"h: {h} is not a step; steps run 0 … {self.horizon - 1}")
+        if not 0 <= s < self.num_states:
+            raise ValueError(f"s: {s} is not a state; states run 0 … {self.num_states - 1}")
+
     def replay(self, actions: Sequence[int]) -> list[int]:
         """The states met when these actions are executed from the start, start included."""
         state, met = self.start, [self.start]
@@ -162,12 +170,16 @@ class AbstractSimulator:
 
     @staticmethod
     def from_toy_text(
-        env: Any, *, horizon: int, deterministic: str = "refuse"
+        env: Any, *, horizon: int, deterministic: str = "refuse", **options: Any
     ) -> AbstractSimulator:
-        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`."""
+        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`.
+
+        `env` is an environment, or the id of one with options for `gymnasium.make`.
+        """
         from tasid.mdp.sources.toy_text import from_toy_text
 
-        return from_toy_text(env, horizon=horizon, deterministic=deterministic).simulator
+        read = from_toy_text(env, horizon=horizon, deterministic=deterministic, **options)
+        return read.simulator
 
     @staticmethod
     def from_function(
@@ -272,6 +284,8 @@ def _checked_horizon(horizon: int) -> int:
         raise SimulatorError(f"horizon: {horizon!r} is not a whole number")
     if horizon < 1:
         raise SimulatorError(f"horizon: {horizon} is below 1; an episode has at least one step")
+    if horizon > MOST_STEPS:
+        raise SimulatorError(f"horizon: {horizon:.6g} is above {MOST_STEPS}, the longest episode")
     return int(horizon)
 
 

@@ -167,15 +167,15 @@ class _Trails:
             self._true_trail.set_data(*self._truth[: h + 1].T)
             self._ring.set_data(*self._truth[h : h + 1].T)
 
-    def look(self, belief: int, truth: int | None) -> None:
-        """Turn the marks to headings."""
+    def look(self, belief: float, truth: float | None) -> None:
+        """Turn the marks, by degrees clockwise from north."""
         self._mark.set_marker(_arrow(belief))
         if truth is not None:
             self._ring.set_marker(_arrow(truth))
 
 
-def _arrow(heading: int) -> Any:
-    return (3, 0, -90 * heading)
+def _arrow(degrees: float) -> Any:
+    return (3, 0, -degrees)
 
 
 class _Grid:
@@ -233,11 +233,11 @@ class _Grid:
         if self._clouds is not None:
             self._clouds.show(h)
         self._trails.show(h)
-        headings, truth = self._layout.headings, self._episode.truth
-        if headings is not None:
+        angles, truth = self._layout.angles, self._episode.truth
+        if angles is not None:
             self._trails.look(
-                int(headings[self._episode.states[h]]),
-                None if truth is None else int(headings[truth[h]]),
+                float(angles[self._episode.states[h]]),
+                None if truth is None else float(angles[truth[h]]),
             )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -45,6 +48,15 @@ _NOMINAL: dict[str, Any] = {
 }
 _OTHER: dict[str, Any] = {"linewidth": 1.6, "zorder": 4}
 _OTHER_COLOURS = (LIGHT["blind"], "#a8507a", "#8a7420", "#3f7fa8")
+_MOVE: dict[str, Any] = {"colors": LIGHT["edge"], "linewidths": 0.6, "zorder": 3}
+_DOOR: dict[str, Any] = {
+    "color": LIGHT["nominal"],
+    "linestyle": "none",
+    "marker": "X",
+    "markersize": 8.0,
+    "markeredgecolor": LIGHT["paper"],
+    "zorder": 9,
+}
 _APART = 3.0
 """Pixels between routes through the same cells."""
 _FEW_CELLS = 48
@@ -52,16 +64,24 @@ _TALLEST = 760.0
 
 
 def draw_grid(
-    routes: Routes, *, width: float, heat: Heat | None = None, flips: bool = True
+    routes: Routes,
+    *,
+    width: float,
+    heat: Heat | None = None,
+    flips: bool = True,
+    marks: Sequence[tuple[float, float]] = (),
 ) -> Figure:
     """The map and the routes on a figure so many pixels wide; to be called in the house style.
 
     Cells are coloured by `heat`, which is the plan's values if not given. With `flips`, the ways
-    for other η are drawn too, and told in a note below.
+    for other η are drawn too, and told in a note below. `marks` are places, x and y, where the map
+    lost a door.
     """
     layout = layout_of(routes.simulator)
     lines = _lines(routes, flips=flips)
     legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
+    if marks:
+        legend.append((Line2D([], [], **_DOOR), "door lost"))
     note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4)) if flips else ""
     left, right = 52.0, 92.0
     columns_of_names = _columns([name for _, name in legend], width)
@@ -75,6 +95,10 @@ def draw_grid(
     axes = axes_inside(figure, left=left, right=right + spare, top=top, bottom=bottom)
     draw_heat(figure, axes, arrival_heat(routes.plan) if heat is None else heat, layout)
     _draw_cells(axes, layout)
+    if layout.backdrop is not None:
+        axes.add_collection(_moves(routes, layout))
+    if marks:
+        axes.plot(*zip(*marks, strict=True), **_DOOR)
     for line in lines:
         _draw_line(figure, axes, line, layout)
     _draw_ends(axes, routes, layout, scale)
@@ -94,9 +118,26 @@ def _columns(names: list[str], width: float) -> int:
 
 
 def _draw_cells(axes: Axes, layout: GridLayout) -> None:
-    for kind, colour in COLOURS.items():
+    kinds = tuple(COLOURS)
+    if layout.backdrop is not None:
+        picture = np.zeros((*layout.backdrop.shape, 4))
+        for kind, colour in COLOURS.items():
+            picture[layout.backdrop == kind] = to_rgba(colour)
+        axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
+        kinds = (GOAL, HAZARD)
+    for kind in kinds:
         hatch = "//" if kind == HAZARD and layout.cells.shape[1] <= _FEW_CELLS else None
-        draw_patch(axes, layout, layout.cells == kind, colour, hatch=hatch, zorder=2)
+        draw_patch(axes, layout, layout.cells == kind, COLOURS[kind], hatch=hatch, zorder=2)
+
+
+def _moves(routes: Routes, layout: GridLayout) -> LineCollection:
+    """Between which places the robot can drive: what was made of the map behind it."""
+    after = routes.simulator.successor_at(0)
+    ends = np.stack([np.repeat(layout.positions, after.shape[1], axis=0),
+                     layout.positions[after.ravel()]], axis=1)  # fmt: skip
+    moved = np.unique(np.sort(ends[(ends[:, 0] != ends[:, 1]).any(axis=1)], axis=1), axis=0)
+    places = [[centre(layout, (int(r), int(c))) for r, c in pair] for pair in moved]
+    return LineCollection(places, **_MOVE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +206,7 @@ def _draw_ends(axes: Axes, routes: Routes, layout: GridLayout, scale: float) -> 
     mark: dict[str, Any] = {"color": LIGHT["ink"], "markersize": size, "zorder": 8}
     mark |= {"linestyle": "none", "markeredgecolor": LIGHT["paper"], "markeredgewidth": 1.0}
     for start in routes.starts:
-        heading = None if layout.headings is None else int(layout.headings[start])
-        marker: Any = "o" if heading is None else (3, 0, -90 * heading)
+        marker: Any = "o" if layout.angles is None else (3, 0, -float(layout.angles[start]))
         axes.plot(*layout.centres([start])[0], marker=marker, **mark)
     for cell in np.argwhere(layout.cells == GOAL)[:64]:
         axes.plot(*centre(layout, (int(cell[0]), int(cell[1]))), marker="*", **mark)

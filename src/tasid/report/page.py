@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasid.mdp import RobustPlan, policy_value
+from tasid.mdp import policy_value
+from tasid.mdp.thrifty import Plan
 from tasid.report import gallery, trust, wording
 from tasid.report.baseline import build_baseline_report, is_baseline
 from tasid.report.certified import certificate_figures
 from tasid.report.command import rerun_command
 from tasid.report.drawing import house_style
 from tasid.report.findings import Findings, read_findings
-from tasid.report.routes import Routes
+from tasid.report.routes import Routes, walk
 from tasid.report.sheet import PAGE_NAME, render_sheet
 from tasid.report.wording import UNKNOWN, count, number, percent
 from tasid.storage import write_bytes_atomically
@@ -78,7 +79,7 @@ def render(found: Findings) -> str:
         returns=returns,
         routes=picture,
         on_grid=routes.simulator.layout is not None,
-        pay=[_pay(routes, plan) for plan in (routes.plan, routes.nominal)],
+        pay=[policy_value(routes.simulator, routes.plan), routes.nominal.start_value],
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],
         same_route=routes.same,
         map_errors=list(trust.map_error_rows(found)),
@@ -97,12 +98,9 @@ def _title(found: Findings) -> str:
     return f"{name or 'environment unknown'}, horizon {found.policy.simulator.horizon}"
 
 
-def _pay(routes: Routes, plan: RobustPlan) -> float:
-    return policy_value(routes.simulator, plan)
-
-
-def _actions(routes: Routes, plan: RobustPlan) -> str:
-    return " ".join(str(step.action) for step in plan.route(routes.starts[0]))
+def _actions(routes: Routes, plan: Plan) -> str:
+    states = walk(plan, routes.starts[0])[:-1]
+    return " ".join(str(plan.action(h, state)) for h, state in enumerate(states))
 
 
 _BATCH_COLUMNS = [

@@ -44,8 +44,16 @@ _DOT: dict[str, Any] = {
 _FOLDED: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
 
 
-def plan_picture(plan: RobustPlan | Routes, path: str | os.PathLike[str]) -> Path:
-    """Draw a plan's route beside those for other η into a .png or .svg file."""
+def plan_picture(
+    plan: RobustPlan | Routes,
+    path: str | os.PathLike[str],
+    *,
+    marks: Sequence[tuple[float, float]] = (),
+) -> Path:
+    """Draw a plan's route beside those for other η into a .png or .svg file.
+
+    On a grid map, crosses mark the places (x, y) of doors that were lost.
+    """
     routes = plan if isinstance(plan, Routes) else Routes.of(plan)
     target = Path(path)
     kind = target.suffix.lower().removeprefix(".")
@@ -54,8 +62,11 @@ def plan_picture(plan: RobustPlan | Routes, path: str | os.PathLike[str]) -> Pat
             f"path: {str(target)!r} ends in {target.suffix!r}; pictures end in .png or .svg"
         )
     with house_style():
-        draw = draw_routes if routes.simulator.layout is None else draw_grid
-        data = picture_bytes(draw(routes, width=WIDE), kind)
+        if routes.simulator.layout is None:
+            figure = draw_routes(routes, width=WIDE)
+        else:
+            figure = draw_grid(routes, width=WIDE, marks=marks)
+        data = picture_bytes(figure, kind)
     return write_bytes_atomically(target, data)
 
 

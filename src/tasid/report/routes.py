@@ -15,6 +15,7 @@ import numpy as np
 
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.mdp.flips import Change, changes_of, likeliest_starts
+from tasid.mdp.thrifty import Plan
 
 MAX_LANES = 12
 FOLD_WIDTH = 8
@@ -28,7 +29,7 @@ class Routes:
     """Where two plans lead if every action comes out as asked, from every start."""
 
     plan: RobustPlan
-    nominal: RobustPlan
+    nominal: Plan
 
     @classmethod
     def of(cls, plan: RobustPlan) -> Routes:
@@ -71,7 +72,7 @@ class Routes:
         return self.robust_walks == self.nominal_walks
 
 
-def walk(plan: RobustPlan, start: int) -> tuple[int, ...]:
+def walk(plan: Plan, start: int) -> tuple[int, ...]:
     """The states at layers 0 … H if every action comes out as asked."""
     states = [start]
     for h in range(plan.simulator.horizon):

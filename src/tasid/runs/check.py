@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.evaluate import oracle
 from tasid.envs import BlockMDP, Target
+from tasid.envs.target import check_seed, check_wrapped
 from tasid.mdp import AbstractSimulator
 from tasid.mdp.outcomes import outcomes
 from tasid.mdp.perturbation import checked_eta
@@ -25,8 +26,10 @@ from tasid.runs.check_subject import Finding, Subject, fine, note, problem
 from tasid.runs.learn import METHODS
 from tasid.runs.limits import limit_of, weigh
 from tasid.runs.population import PopulationLimit
+from tasid.runs.scoring import toy_world
 
 _EPISODES = 160
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ def check_target(
     "belief", which weighs whole episodes, it is a note.
     """
     eta = checked_eta(eta)
+    check_seed(seed)
+    if not isinstance(env, BlockMDP):
+        check_wrapped(env)
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if episodes < 2:
@@ -95,6 +101,7 @@ def check_target(
     rate: SlipRate | None = None
     target, told = _fitted(env, sim)
     findings.extend(told)
+    findings.extend(_eta_of_the_table(env, sim, eta))
     if target is not None:
         subject = Subject(target, sim, eta, episodes, seed)
         try:
@@ -140,6 +147,21 @@ def _fitted(env: BlockMDP | Target, sim: AbstractSimulator) -> tuple[Target | No
         text = f"the map has {len(sim.starts)}; tests that need to know the start are left out"
         told.append(note("starts", text))
     return target, [*told, fine("horizon", f"{sim.horizon} steps in both")]
+
+
+def _eta_of_the_table(
+    env: BlockMDP | Target, sim: AbstractSimulator, eta: float
+) -> Iterator[Finding]:
+    """What a toy-text environment's own table says; the sample of a few episodes says less."""
+    world = None if isinstance(env, BlockMDP) else toy_world(env, sim)
+    if world is None:
+        return
+    said = f"by its own table the environment slips with probability {world.eta:.6g} on this map"
+    if world.eta <= eta + _ROUNDING:
+        yield fine("η of the table", f"{said}; planned for: {eta:g}")
+        return
+    hopeless = "; from 0.5 on nobody can tell what happened" if world.eta >= 0.5 else ""
+    yield problem("η of the table", f"{said}, more than the η = {eta:g} planned for{hopeless}")
 
 
 def _outcomes(sim: AbstractSimulator) -> Finding:

@@ -91,8 +91,12 @@ def _scores(
     if not isinstance(env, BlockMDP):
         # Its latent states are nobody's to see, and more episodes may cost something.
         unknown = {"decoder_accuracy": None, "calibration_error": None}
-        noticed = _noticed(result.diagnostics)
-        summary = {"episodes": result.episodes, **figures, **unknown, **noticed}
+        summary = {
+            "episodes": result.episodes,
+            **figures,
+            **unknown,
+            **noticed(result.diagnostics),
+        }
         told, arrays = _starts(result)
         return {**summary, **told}, {"returns": scored.returns, **_visits(result), **arrays}
     diagnosis = diagnose(result.policy, env, seed=order.seed)
@@ -103,7 +107,7 @@ def _scores(
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
         "calibration_error": calibration.expected_error if calibration.correct.size else None,
-        **_noticed(result.diagnostics),
+        **noticed(result.diagnostics),
         "population_value": _population_value(order, env, result),
     }
     told, drawn = _starts(
@@ -163,7 +167,7 @@ def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, An
     return {"starts": summary}, arrays
 
 
-def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
+def noticed(diagnostics: Diagnostics) -> dict[str, Any]:
     """What learning noticed about the model, the perturbation and the map, ready for JSON."""
     estimate = diagnostics.eta
     return {
@@ -193,10 +197,15 @@ def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:
         **{name: value for name, value in _choices(order).items() if value is not None},
         "evaluation_episodes": order.evaluation_episodes,
         **({} if order.certify is None else {"certify": asdict(order.certify)}),
-        "versions": {
-            "tasid": __version__,
-            "python": platform.python_version(),
-            "jax": version("jax"),
-            "numpy": version("numpy"),
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the figures."""
+    return {
+        "tasid": __version__,
+        "python": platform.python_version(),
+        "jax": version("jax"),
+        "numpy": version("numpy"),
     }

@@ -22,21 +22,24 @@ def from_text_map(
     horizon: int | None = None,
     moves: str = "compass",
     heading: str = "E",
+    headings: int = 4,
     goal_reward: float = 1.0,
     hazard_reward: float = -1.0,
     step_reward: float = -0.01,
 ) -> AbstractSimulator:
     """A simulator of a map with '#' wall, '.' free, 'S' start, 'G' goal, 'L' lava or hazard.
 
-    `moves` is "compass" (north, east, south, west) or "turn" (forward, left, right, left and
-    forward, right and forward; the robot starts out looking to `heading`). What lies outside the
-    text is wall. Goals and hazards end the episode; entering one pays its reward, any other step
+    `moves` is "compass" (north, east, south, west), "turn" (forward, left, right, left and
+    forward, right and forward) or "drive" (forward, back, left, right, stay); a robot that turns
+    starts out looking to `heading`, one of 4 or 8 `headings`. What lies outside the text is wall.
+    Goals and hazards end the episode; entering one pays its reward, any other step
     `step_reward`. States are (x, y) or (x, y, heading), x the column and y the row from the top.
     Without a horizon it is three times the shortest way to the goal.
     """
     cells, starts = parse(text)
-    grid = Grid(cells, moves)
-    poses = [grid.pose(row, column, checked_heading(heading)) for row, column in starts]
+    grid = Grid(cells, moves, headings)
+    looks = checked_heading(heading, headings)
+    poses = [grid.pose(row, column, looks) for row, column in starts]
     return grid_simulator(
         grid,
         poses,
