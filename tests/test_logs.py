@@ -561,6 +561,7 @@ def test_record_train_evaluate(tmp_path, command):
         (("--episodes", 5), "--episodes: with --from"),
         (("--seed", 5), "--seed: with --from"),
         (("--set", "a=1"), "--set: with --from"),
+        (("--certify",), "--certify: with --from"),
         (("--eta", 0.5), "eta: 0.5 is outside"),
     ],
 )

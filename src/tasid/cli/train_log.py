@@ -21,6 +21,10 @@ _OF_TARGETS = (
     "env_seed",
     "settings",
     "evaluation_episodes",
+    "certify",
+    "certify_epsilon",
+    "certify_episodes",
+    "certify_attempt",
 )
 
 

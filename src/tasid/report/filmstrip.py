@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from tasid.report.drawing import LIGHT, axes_inside, blank, house_style
@@ -194,6 +195,7 @@ class _Confidence:
         axes.set_xlim(-0.6, number - 0.4)
         axes.set_ylim(0, 1)
         axes.set_yticks([0, 1])
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.tick_params(labelsize=8.5)
         axes.set_title("confidence", fontsize=9, loc="left", pad=3, color=LIGHT["muted"])
 
