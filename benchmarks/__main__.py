@@ -6,26 +6,24 @@ import sys
 
 from benchmarks import (
     baseline_choices,
+    belief_table,
     building_speed,
     frontier,
     lava_speed,
     lock_table,
-    outcome_table,
+    logs_table,
     peers,
     ppo_speed,
-    starts_table,
     state_space,
-    trust,
     wrapped_lock,
 )
 
 BENCHMARKS = {
+    "belief-table": belief_table,
     "peers": peers,
     "lock-table": lock_table,
-    "outcome-table": outcome_table,
     "state-space": state_space,
-    "starts-table": starts_table,
-    "trust": trust,
+    "logs-table": logs_table,
     "lava-speed": lava_speed,
     "building-speed": building_speed,
     "wrapped-lock": wrapped_lock,

@@ -1,7 +1,7 @@
 """TASID on the combination lock, several seeds per row: ratio, skill, time; failures included.
 
 Every seed is a random instance of its own (good actions, perturbation, observation) and seeds the
-learner too. The seeds of a row train together under vmap unless `--alone`.
+learner too. By the paper's method the seeds of a row train together under vmap unless `--alone`.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _draw(rows: list[tuple[int, list[float]]], episodes: int, path: Path) -> Non
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks state-space", description=__doc__)
     parser.add_argument("--widths", type=int, nargs="+", default=[3, 30, 300, 3_000, 12_000])
-    parser.add_argument("--episodes", type=int, default=1_500)
+    parser.add_argument("--episodes", type=int, default=150)
     parser.add_argument("--seeds", type=int, nargs="+", default=[100, 101, 102, 103, 104])
     parser.add_argument("--figure", type=Path, help="draw the figure to this file")
     return parser.parse_args(arguments)

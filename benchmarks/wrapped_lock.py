@@ -60,6 +60,6 @@ def _row(horizon: int, episodes: int, seeds: Sequence[int], *, wrapped: bool) ->
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks wrapped-lock", description=__doc__)
     parser.add_argument("--horizons", type=int, nargs="+", default=[10, 20])
-    parser.add_argument("--episodes", type=int, default=1_500)
+    parser.add_argument("--episodes", type=int, default=96)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(100, 105)))
     return parser.parse_args(arguments)

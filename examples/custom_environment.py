@@ -65,7 +65,7 @@ def main() -> None:
     with tasid.wrap(Cart) as target:
         check = tasid.check_target(target, MAP, eta=0.1, episodes=40 if small else 160)
         print("fits the map" if check.ok else "\n".join(check.problems))
-        result = tasid.learn(target, MAP, eta=0.1, episodes=200 if small else 2_000)
+        result = tasid.learn(target, MAP, eta=0.1, episodes=32 if small else 200)
         score = tasid.evaluate(result.policy, target, episodes=40 if small else 1_000)
     print(f"{result.episodes} episodes of learning: earns {score.mean:.3f} a time")
     for warning in result.diagnostics.warnings:

@@ -31,7 +31,7 @@ TINY = "#####\n#S.G#\n#..L#\n#####"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a tiny floor, few episodes")
-    parser.add_argument("--episodes", type=int, default=20_000)
+    parser.add_argument("--episodes", type=int, default=400)
     parser.add_argument("--out", type=Path, default=Path("runs/floor-plan"))
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def main() -> None:
     print(f"the robust plan is worth {env.latent.robust_value(plan):.3f} here, the state in view")
     print(f"plan: {plan_picture(plan, asked.out / 'plan.png')}")
 
-    episodes = 120 if asked.small else asked.episodes
+    episodes = 32 if asked.small else asked.episodes
     result = tasid.learn(env, eta=0.1, episodes=episodes, seed=0)
     score = tasid.evaluate(result.policy, env, episodes=256 if asked.small else 10_000)
     print(f"{result.episodes} episodes of learning: earns {score.mean:.3f} a time")

@@ -23,6 +23,9 @@ const touch = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
 addEventListener("load", () => {
   const shown = [...document.querySelectorAll("svg")].filter(s => s.getBoundingClientRect().width);
   const clashes = [], small = [];
+  const captions = [...document.querySelectorAll(".caption, caption, figcaption")];
+  const cut = captions.filter(c => c.getBoundingClientRect().right > innerWidth + 1)
+                      .map(c => c.textContent);
   for (const svg of shown) {
     const texts = [...svg.querySelectorAll("text")];
     const boxes = texts.map(t => t.getBoundingClientRect());
@@ -37,7 +40,7 @@ addEventListener("load", () => {
     });
   }
   parent.postMessage({inner: innerWidth, scroll: document.documentElement.scrollWidth,
-                      figures: shown.length, clashes, small}, "*");
+                      figures: shown.length, clashes, small, cut}, "*");
 });
 </script>"""
 COLLECT = """<!DOCTYPE html><html><body><script>

@@ -1,4 +1,4 @@
-"""Shared fixtures: one small learned policy, made once."""
+"""Shared fixtures: one small lock, learned once by each method."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def lock() -> tasid.BlockMDP:
 def learned(lock: tasid.BlockMDP) -> LearningResult:
     """The paper's TASID on the small lock."""
     return tasid.learn(lock, eta=0.1, episodes=4_000, seed=7, method="paper")
+
+
+@pytest.fixture(scope="session")
+def believed(lock: tasid.BlockMDP) -> LearningResult:
+    """The belief method on the small lock."""
+    return tasid.learn(lock, eta=0.1, episodes=64, seed=7)

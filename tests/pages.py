@@ -52,7 +52,7 @@ class Page(HTMLParser):
         (start,) = [
             i
             for i, e in enumerate(self.elements)
-            if e["tag"] == "caption" and e["attributes"].get("id") == f"{name}-caption"
+            if e["tag"] == "table" and e["attributes"].get("aria-labelledby") == f"{name}-caption"
         ]
         rows = []
         for element in self.elements[start + 1 :]:

@@ -130,3 +130,15 @@ class OneHot:
 
 def one_hot(states, noise=0.0):
     return OneHot(jnp.eye(states), noise)
+
+
+class OnHost:
+    """A target that JAX is not allowed to trace, with room for few episodes at a time."""
+
+    traceable, num_envs = False, 7
+
+    def __init__(self, target):
+        self._target = target
+
+    def __getattr__(self, name):
+        return getattr(self._target, name)

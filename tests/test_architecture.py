@@ -30,6 +30,7 @@ FLOORS = {
     "theory": (1, 0),
     "envs": (2, 0),
     "learning": (3, 0),
+    "beliefs": (3, 0),
     "algorithms": (4, 0),
     # The top floor has an order of its own: commands call reports, reports read runs.
     "runs": (5, 0),
@@ -139,7 +140,7 @@ def peeks(source: str, file: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     "file",
-    [file for file in MODULES if package_of(file) in ("learning", "algorithms")],
+    [file for file in MODULES if package_of(file) in ("learning", "beliefs", "algorithms")],
     ids=lambda file: str(file.relative_to(SOURCE)),
 )
 def test_no_learner_looks_behind_the_wall(file: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import tasid
 from tasid import theory
-from tasid.algorithms.outcome_method import OutcomeLearner
 from tasid.cli import main
 from tasid.learning import MLP
 from tasid.mdp.outcomes import outcomes
@@ -82,14 +81,13 @@ def test_it_is_what_the_theory_says(capsys):
 
 
 def test_what_is_not_said_is_the_locks(capsys):
-    """ln|F| of its network, its k, the outcome method's w: constants here, facts there."""
+    """ln|F| of its network and its k: constants here, facts there."""
     for horizon, actions in ((5, 4), (10, 10), (40, 10), (44, 3)):
         env = tasid.make("combination-lock", horizon=horizon, num_actions=actions)
         network = MLP(env.target.observation_shape[0], actions, (56, 56))
         wanted = network.num_parameters * 32 * math.log(2)
         assert budget_table.lock_class_size(horizon, actions) == pytest.approx(wanted)
         assert outcomes(env.simulator).most == budget_table.LOCK_OUTCOMES
-    assert 1 - OutcomeLearner.detours == budget_table.ROLL_INS
     table = run_json(capsys)
     assert (table["horizon"], table["outcome"][0]["outcomes"]) == (40, 3)
     assert table["log_class_size"] == budget_table.lock_class_size(40, 10)
@@ -100,15 +98,15 @@ def test_what_is_not_said_is_the_locks(capsys):
 
 
 @pytest.mark.parametrize(
-    ("horizon", "paper", "outcome"),
+    ("horizon", "paper", "belief"),
     [(5, 10_000, False), (10, 11_000, True), (20, 48_000, True), (40, 393_000, True)],
 )
-def test_measured_counts(capsys, horizon, paper, outcome):
+def test_measured_counts(capsys, horizon, paper, belief):
     practice = run_json(capsys, "--horizon", horizon)["practice"]
     assert practice["paper"] == paper, "the median in the paper's appendix"
-    assert (practice["outcome"] is not None) == outcome
+    assert (practice["belief"] is not None) == belief
     assert len(practice["paper_seeds"]) == 5
-    assert bool(practice["notes"]) != outcome
+    assert bool(practice["notes"]) != belief
     said = run(capsys, "--horizon", horizon).out
     assert f"{paper:,}" in said
     assert ("2 of the paper's 5 seeds did not get there" in said) == (horizon == 10)
@@ -124,7 +122,7 @@ def test_measured_counts(capsys, horizon, paper, outcome):
 )
 def test_where_nothing_was_measured_nothing_is_made_up(capsys, flags, words):
     practice = run_json(capsys, *flags)["practice"]
-    assert practice["paper"] is practice["outcome"] is practice["paper_seeds"] is None
+    assert practice["paper"] is practice["belief"] is practice["paper_seeds"] is None
     assert any(words in note for note in practice["notes"])
     said = run(capsys, *flags).out
     assert words in said

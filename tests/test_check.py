@@ -13,6 +13,7 @@ import pytest
 import tasid
 from tasid.cli import main
 from tasid.runs.check import check_target
+from tasid.runs.check_sight import leaks
 from tasid.runs.check_sites import equal_pairs
 from tasid.runs.check_subject import Subject
 from tasid.runs.told_apart import Accuracy, told_apart
@@ -156,6 +157,25 @@ def test_without_a_map_there_is_nothing_to_check():
         check_target(tasid.wrap(Room(Faults())), MAP, episodes=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "implied"),
+    [
+        ("FrozenLake-v1", {"success_rate": 0.8}, 0.2),
+        ("CliffWalking-v1", {"is_slippery": True}, 2 / 3),
+    ],
+)
+def test_an_eta_below_that_of_the_environments_own_table_is_named(name, options, implied):
+    sim = tasid.AbstractSimulator.from_toy_text(
+        name, horizon=12, deterministic="most-likely", **options
+    )
+    with tasid.wrap(name, **options) as target:
+        too_low = check_target(target, sim, eta=min(implied, 0.45) - 0.15, episodes=4)
+        assert "η of the table" in names(too_low)
+        assert f"probability {implied:.6g}" in " ".join(too_low.problems)
+        if implied < 0.5:
+            assert "η of the table" not in names(check_target(target, sim, eta=implied, episodes=4))
+
+
 # ---------------------------------------------------------------- can the map work at all?
 
 
@@ -165,11 +185,60 @@ def test_states_that_look_alike_are_noticed_before_an_episode_is_spent():
     assert clear.limit.value == pytest.approx(clear.limit.robust_value)
     dark = check_target(target, MAP, episodes=40, render=lambda state: np.zeros(2))
     assert dark.limit.value < 0.9 * dark.limit.robust_value
-    assert "population limit" in names(dark)
-    assert "look too much alike" in " ".join(dark.problems)
+    # That binds who decodes pairs of observations, and beliefs are not bound: no problem.
+    assert "population limit" not in names(dark)
+    (told,) = [found for found in dark.findings if found.name == "population limit"]
+    assert told.status == "note"
+    assert "look too much alike for method 'paper'" in told.text
+    bound = check_target(target, MAP, episodes=40, method="paper", render=lambda state: np.zeros(2))
+    assert "population limit" in names(bound), "who decodes two observations is bound"
+    with pytest.raises(ValueError, match="method: 'outcome' is none of belief, paper"):
+        check_target(target, MAP, method="outcome")
 
 
 # ---------------------------------------------------------------- the test for leaks
+
+
+class ShowsMoves(Room):
+    """A room that shows the last of some commands only, as Taxi's picture shows its moves."""
+
+    def __init__(self, sim, shown):
+        super().__init__(Faults(shows_command=True))
+        self._sim, self._shown, self._last = sim, shown, None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._state, self._last = int(self.np_random.choice(self._sim.starts)), None
+        return self._look(), {}
+
+    def step(self, action):
+        self._last = int(action) if action in self._shown else self._last
+        return super().step(action)
+
+    def _look(self):
+        self._command = self._last
+        return super()._look()
+
+
+INSIDE = [s for s in range(MAP.num_states) if not (MAP.successor[s] == s).all()]
+
+
+@pytest.mark.parametrize("start", [*INSIDE, INSIDE], ids=str)
+@pytest.mark.parametrize("shown", [(), (2, 3), (0, 1, 2, 3)], ids=str)
+def test_shown_commands_are_found_whatever_the_start(start, shown):
+    sim = MAP.with_start(start)
+    with tasid.wrap(lambda: ShowsMoves(sim, shown), num_envs=16) as target:
+        (found,) = leaks(Subject(target.with_horizon(8), sim, 0.1, 160, 0))
+    assert found.status == ("problem" if shown else "ok"), found.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("observe", "status"), [("render", "problem"), ("observation", "ok")])
+def test_taxis_picture_shows_the_last_move_and_its_number_does_not(observe, status):
+    sim = tasid.AbstractSimulator.from_toy_text(gymnasium.make("Taxi-v4"), horizon=20)
+    with tasid.wrap("Taxi-v4", observe=observe) as target:
+        (found,) = leaks(Subject(target.with_horizon(20), sim, 0.1, 160, 0))
+    assert found.status == status, found.text
 
 
 def subject(sim, eta=0.0):
@@ -244,6 +313,14 @@ def test_the_command_answers_in_words_and_in_json(capsys):
     got = json.loads(run(capsys, *flags, "--json"))
     assert (got["ok"], got["problems"]) == (True, [])
     assert got["population_limit"]["loss"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_command_checks_where_no_eta_could_be_planned_for(capsys):
+    """Gymnasium's lake slips in two of three steps unless told otherwise."""
+    lake = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--horizon", 5]
+    found = json.loads(run(capsys, *lake, "--episodes", 4, "--json"))
+    assert not found["ok"]
+    assert any("nobody can tell" in one for one in found["problems"])
 
 
 def test_the_command_names_a_map_that_does_not_fit(capsys, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +37,7 @@ def run_json(capsys, *arguments):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("cli") / "run"
     with pytest.raises(SystemExit):
-        main([*TRAIN, "2000", "--seed", "5", "--out", str(path), "--json"])
+        main([*TRAIN, "64", "--seed", "5", "--out", str(path), "--json"])
     return path
 
 
@@ -64,7 +66,7 @@ def test_train_evaluate_report(capsys, folder):
     trained = json.loads((folder / "result.json").read_text())
     for key in ("episodes", "return_mean", "robust_value", "ratio", "skill", "decoder_accuracy"):
         assert isinstance(trained[key], (int, float)), key
-    assert trained["episodes"] == 2000
+    assert trained["episodes"] == 64
     assert trained["policy"] == str(folder / "policy")
     scored = run_json(capsys, "evaluate", folder, "--episodes", "3000", "--seed", "8")
     assert scored["robust_value"] == pytest.approx(trained["robust_value"])
@@ -86,7 +88,7 @@ def test_evaluate_in_another_instance(capsys, folder):
 
 
 def test_same_seed_same_bytes(capsys, folder, tmp_path):
-    run(capsys, *TRAIN, "2000", "--seed", "5", "--out", tmp_path / "again", "--json")
+    run(capsys, *TRAIN, "64", "--seed", "5", "--out", tmp_path / "again", "--json")
     one, two = (
         {f.name: f.read_bytes() for f in (path / "policy").iterdir()}
         for path in (folder, tmp_path / "again")
@@ -126,9 +128,11 @@ def test_a_failed_run_leaves_nothing_and_loses_nothing(capsys, folder, tmp_path,
     ("arguments", "words"),
     [
         (["train", "lock"], "no environment 'lock'"),
-        (["train", "combination-lock", "--episodes", "7"], "episodes: 7 are too few"),
+        (["train", "combination-lock", "--episodes", "0"], "episodes: 0 is below 1"),
         (["train", "combination-lock", "--eta", "0.7"], "eta: 0.7"),
         (["train", "combination-lock", "--method", "magic"], "method: 'magic'"),
+        (["train", "combination-lock", "--method", "outcome"], "is gone; 'belief'"),
+        (["train", "combination-lock", "--classes", "colour"], "'colour'"),
         (["train", "combination-lock", "--horizon", "0"], "horizon: 0"),
         (["train", "combination-lock", "--set", "noise"], "not KEY=VALUE"),
         (["train", "combination-lock", "--set", "shape=3"], "no option 'shape'"),
@@ -147,6 +151,11 @@ def test_bad_input_is_one_message_and_code_two(capsys, tmp_path, monkeypatch, ar
     assert "Traceback" not in got.err
     assert got.out == ""
     assert list(tmp_path.rglob("*")) == [] or not any(f.is_file() for f in tmp_path.rglob("*"))
+
+
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version").out == f"tasid {tasid.__version__}\n"
+    assert "From a map and an environment to a robust policy." in run(capsys, "--help").out
 
 
 def test_help_is_quick():
@@ -209,3 +218,52 @@ def test_interrupt_saves_nothing_half(tmp_path):
     assert b"Traceback" not in err
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / ".run.partial").exists()
+
+
+def processes_of(session):
+    """How many processes a session has, by what Linux tells."""
+    found = 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            found += int(entry.read_text().rpartition(")")[2].split()[3]) == session
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("later", [0.0, 0.5, 4.0], ids=["at once", "starting", "working"])
+def test_an_interrupt_with_worker_processes_is_quiet(tmp_path, later):
+    """A terminal sends Ctrl-C to all processes: workers keep silent, and nothing is left behind."""
+    start = (
+        "import signal, sys, tasid.cli; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "tasid.cli.main(sys.argv[1:])"
+    )
+    lake = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--set", "success_rate=0.8"]
+    workers = [
+        "--set",
+        "workers=true",
+        "--set",
+        "num_envs=3",
+        "--horizon",
+        "8",
+        "--episodes",
+        "100000",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "train", *lake, *workers, "--out", str(tmp_path / "run")],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    # This one, the forkserver, the tracker of semaphores, and the workers.
+    while processes_of(process.pid) < 3 + 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(later)
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        _, err = process.communicate(timeout=60)  # ends when no worker holds the pipe any more
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, b"tasid: interrupted\n")

@@ -134,7 +134,6 @@ def test_it_learns_what_only_both_images_show():
         x=jnp.asarray(x),
         x_next=jnp.asarray(x_next),
         label=jnp.asarray(label, jnp.int32),
-        valid=jnp.ones((number, 3), bool),
         weight=jnp.ones(number),
     )
     network = CNN(shape, 3, layers=((8, 8, 4), (2, 16, 1)))

@@ -24,7 +24,6 @@ def data_of(rows: int, labels: int = 3, size: int = 4, seed: int = 0) -> Transit
         jnp.asarray(x, jnp.float32),
         jnp.asarray(x_next, jnp.float32),
         jnp.asarray(label),
-        jnp.ones((rows, labels), bool),
         jnp.ones(rows),
     )
 
@@ -150,16 +149,6 @@ def test_rows_of_weight_zero_do_not_train():
         fit(network, config, start, *config.split(rows), seed_key(2)) for rows in (poisoned, other)
     )
     assert (one.parameters == two.parameters).all()
-
-
-def test_labels_that_do_not_exist_get_no_probability():
-    data = data_of(10)._replace(valid=jnp.asarray([[True, True, False]] * 10))
-    data = data._replace(label=data.label % 2)
-    network = MLP(4, 3, ())
-    flat = network.init(seed_key(1))
-    scores = network.apply(flat, data.x, data.x_next)[:, :2]
-    expected = -jnp.take_along_axis(jax.nn.log_softmax(scores), data.label[:, None], axis=1)[:, 0]
-    np.testing.assert_allclose(negative_log_likelihood(network, flat, data), expected, atol=1e-6)
 
 
 def test_initialisation_is_uniform_within_fan_in():

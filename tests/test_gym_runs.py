@@ -60,7 +60,9 @@ def test_eta_is_the_maps_own_if_something_slips(capsys):
     ):
         told = run(capsys, *asked, *options, "--episodes", 40).out
         assert f"planned for: {planned}\n" in told
-    told = run(capsys, *asked, "--set", "success_rate=0.3", code=2).err
+    told = run(capsys, *asked, "--set", "success_rate=0.3", "--episodes", 4).out
+    assert "slips with probability 0.65 on this map, more than the η = 0.1 planned for" in told
+    told = run(capsys, "train", *asked[1:], "--set", "success_rate=0.3", code=2).err
     assert told.startswith("tasid: --eta: on this map the environment does something else")
 
 
@@ -130,9 +132,9 @@ def test_learning_through_gymnasium_is_as_good_as_natively():
     env = tasid.make("combination-lock", **lock)
     target = tasid.wrap("tasid/CombinationLock-v0", num_envs=64, **lock)
     results = [
-        tasid.learn(world, env.simulator, eta=0.1, episodes=400, seed=3) for world in (env, target)
+        tasid.learn(world, env.simulator, eta=0.1, episodes=64, seed=3) for world in (env, target)
     ]
-    assert [result.episodes for result in results] == [400, 400]
+    assert [result.episodes for result in results] == [64, 64]
     robust = env.latent.robust_value(results[0].policy.plan)
     ratios = [tasid.evaluate(r.policy, env, episodes=4_000).mean / robust for r in results]
     assert min(ratios) > 0.95
@@ -162,3 +164,22 @@ def test_a_single_agent_acts_as_the_batch_does(lake):
             if over:
                 break
         assert paid == scored[episode]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gym:FrozenLek-v1", "no such id; nearest: FrozenLake-v1"),
+        ("gym:FrozenLake-v9", "no such id; nearest: FrozenLake-v1"),
+        ("gym:qqqq/zzzz-v0", "no such id; ids that a module registers are written module:id"),
+        ("gym:MiniGrid-Empty-5x5-v0", "minigrid:MiniGrid-Empty-5x5-v0"),
+        ("gym:not an id", "no such id"),
+        ("gym:FrozenLake-v1", "brings no map"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "check"])
+def test_an_id_that_nobody_registered_is_called_so(capsys, monkeypatch, command, name, words):
+    monkeypatch.delitem(gymnasium.registry, "MiniGrid-Empty-5x5-v0", raising=False)
+    said = run(capsys, command, name, code=2).err
+    assert words in said
+    assert ("brings no map" in said) == (name == "gym:FrozenLake-v1")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import tasid
 from tasid.envs.gym_spaces import ObservationError, encoding_of, space_of
 
 
@@ -127,7 +129,7 @@ def test_an_observation_outside_its_space_is_named(space, raw, message):
 @pytest.mark.parametrize(
     ("space", "options", "message"),
     [
-        (spaces.Sequence(spaces.Discrete(2)), {}, "Sequence have no fixed size.*preprocess"),
+        (spaces.Sequence(spaces.Discrete(2)), {}, "of Sequence; .*no fixed size.*preprocess"),
         (box(4), {"resize": 64}, "no pictures"),
         (box(64, 64, 3, low=0, high=255, dtype=np.uint8), {"resize": 0}, "resize: 0"),
         (box(64, 64, 3, low=0, high=255, dtype=np.uint8), {"resize": (1, 2, 3)}, "rows, columns"),
@@ -142,3 +144,15 @@ def test_what_cannot_be_encoded_is_refused_at_once(space, options, message):
 def test_preprocessing_must_give_numbers():
     with pytest.raises(TypeError, match="preprocess: gave SimpleNamespace"):
         space_of(SimpleNamespace(), "preprocess")
+
+
+def test_text_that_nobody_can_flatten_is_named_with_what_to_do():
+    """As in Minigrid, whose missions are of a space of its own."""
+    pytest.importorskip("minigrid")
+    room = "minigrid:MiniGrid-Empty-5x5-v0"
+    with pytest.raises(ValueError, match=r"observation\['mission'\] is of MissionSpace") as caught:
+        tasid.wrap(lambda: gymnasium.make(room))
+    assert "preprocess=" in str(caught.value)
+    assert 'observe="render"' in str(caught.value)
+    seen = tasid.wrap(lambda: gymnasium.make(room), preprocess=lambda raw: raw["image"])
+    assert seen.observation_shape == (7 * 7 * 3,)

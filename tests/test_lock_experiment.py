@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tasid
-from tasid.mdp.outcomes import outcomes
 from tasid.runs.baselines import Baseline
 from tasid.runs.experiments import combination_lock as lock
 from tasid.runs.experiments.completed import completed_return
+from tasid.runs.experiments.lock_scores import evaluations
 from tasid.runs.experiments.records import Records
 from tasid.runs.experiments.sweep import Desk, Interrupted, Job
 
@@ -76,38 +76,51 @@ def uniform_value(env, state, step):
     return value[state]
 
 
-def chosen_value(env, state, step, commands):
-    """One of these commands, each equally likely; uniformly random actions after that."""
-    after = np.array(
-        [uniform_value(env, next_one, step + 1) for next_one in env.simulator.successor[state]]
-    )
-    happens = env.latent.world.xi[state, commands].mean(axis=0)
-    return (happens * (env.simulator.reward[state] + after)).sum()
-
-
-@pytest.mark.parametrize("method", ["paper", "outcome"])
-def test_training_episodes_are_completed_at_random(method):
-    """π up to the explored step, what is explored there, random actions after that.
-
-    The lock has ten actions and three outcomes a step at most, so that labels are fewer.
-    """
+def test_training_episodes_are_completed_at_random():
+    """π up to the explored step, a random action there, and random ones after that."""
     env = tasid.make("combination-lock", horizon=4, seed=2)
     sim = env.simulator
-    result = tasid.learn(env, eta=0.1, episodes=4_000, seed=2, method=method)
-    found = outcomes(sim)
-
-    def explored(state):
-        every = range(sim.num_actions)
-        return list(
-            every if method == "paper" else found.representative[state][found.exists[state]]
-        )
+    result = tasid.learn(env, eta=0.1, episodes=4_000, seed=2, method="paper")
 
     def earned(h):
         return completed_return(env.target, result.policy.decoder, seed=2, h=h, episodes=20_000)
 
     start = sim.start
-    assert earned(0) == pytest.approx(chosen_value(env, start, 0, explored(start)), abs=0.05)
+    assert earned(0) == pytest.approx(uniform_value(env, start, 0), abs=0.05)
     action = int(result.policy.plan.actions[0, start])
-    after = [chosen_value(env, state, 1, explored(state)) for state in sim.successor[start]]
+    after = [uniform_value(env, state, 1) for state in sim.successor[start]]
     expected = (env.latent.world.xi[start, action] * (sim.reward[start] + np.array(after))).sum()
     assert earned(1) == pytest.approx(expected, abs=0.05)
+
+
+def test_the_belief_method_counts_the_smallest_n_that_solves(tmp_path, monkeypatch):
+    """n in turn: too few for anybody, then enough; what is left of the grid is not run."""
+    tried = []
+
+    def counted(env, **given):
+        tried.append(given["episodes"])
+        return tasid.learn(env, **given)
+
+    monkeypatch.setattr(lock, "learn", counted)
+    configuration = {
+        "algorithm": "tasid",
+        "method": "belief",
+        "episodes": [1, 64, 96],
+        "horizon": 5,
+        "eta": 0.1,
+        "evaluation_episodes": 2_000,
+    }
+    job, told = Job("tasid-belief-H5", (3,), configuration, 1.0), []
+    lock.work(job, Desk(job, Records(tmp_path), lambda _, part: told.append(part)))
+    assert tried == [1, 64]
+    (series,) = Records(tmp_path).series()
+    assert series.ending == {"solved": True, "episodes": 64}
+    first, last = evaluations(series)
+    assert (first[0], last[0]) == (1, 64)
+    value = float(series.facts["robust_value"])
+    assert first[1] < lock.SOLVED * value <= last[1]
+    trained = [row["episodes"] for row in series.rows if row["training"] is not None]
+    assert trained == sorted(trained)
+    assert trained[-1] == 64
+    assert told == sorted(told)
+    assert told[-1] == 1.0

@@ -104,7 +104,7 @@ def test_any_flipped_byte_is_refused(learned, tmp_path):
     [
         lambda m, a: m.pop("network"),
         lambda m, a: m.update(network={"kind": "tree"}),
-        lambda m, a: m.update(labels="colours"),
+        lambda m, a: m["network"].update(num_labels=3),
         lambda m, a: m["simulator"].update(horizon=9),
         lambda m, a: a.update(models=a["models"][:, :-1]),
         lambda m, a: a.update({"plan.actions": a["plan.actions"] + np.uint8(9)}),
@@ -140,16 +140,3 @@ def test_episodes_of_an_evaluation_do_not_depend_on_their_number(lock, learned):
     few = tasid.evaluate(learned.policy, lock, episodes=100, seed=9)
     many = tasid.evaluate(learned.policy, lock, episodes=300, seed=9)
     assert (few.returns == many.returns[:100]).all()
-
-
-def test_confidence_survives_scores_that_leave_nothing_to_what_exists(learned):
-    """Where the model is sure of a label that the state does not have, nothing becomes NaN."""
-    from dataclasses import replace
-
-    decoder = learned.policy.decoder
-    none = jnp.zeros_like(decoder.labels.valid).at[..., 0].set(True)
-    only = replace(decoder, labels=replace(decoder.labels, valid=none), models=1e4 * decoder.models)
-    memory = only.start(jnp.ones((WIDTH, 16)))
-    decoded = only.decode(memory, -jnp.ones((WIDTH, 16)), jnp.int32(0))
-    assert (decoded.confidence == 1).all()
-    assert jnp.isfinite(decoded.explained).all()

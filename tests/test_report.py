@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -26,7 +25,6 @@ import tasid
 from browser import browse, in_browser, measure
 from mdps import quick
 from pages import Page, edit_asked, page_of, rewrite
-from tasid.algorithms.budget import EvidenceQuota
 from tasid.envs.combination_lock import lock_simulator
 from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
@@ -40,13 +38,17 @@ from tasid.runs.train import Order, train
 from tasid.storage import ArtifactError, read_artifact
 
 OPTIONS = {"horizon": 4, "num_actions": 4, "seed": 7}
+EPISODES = {"paper": 600, "belief": 40}
 
 
-@pytest.fixture(scope="module", params=["paper", "outcome"])
+@pytest.fixture(scope="module", params=["paper", "belief"])
 def finished(request, tmp_path_factory):
     """A run of each method, with its page."""
     folder = tmp_path_factory.mktemp(request.param) / "run"
-    order = Order("combination-lock", OPTIONS, 0.1, 600, 7, request.param, evaluation_episodes=300)
+    episodes = EPISODES[request.param]
+    order = Order(
+        "combination-lock", OPTIONS, 0.1, episodes, 7, request.param, evaluation_episodes=300
+    )
     train(order, folder)
     build_report(folder)
     return folder
@@ -61,9 +63,9 @@ def run(finished, tmp_path):
     return folder
 
 
-def by_epochs(folder):
-    """Does the run have rows of epochs? Those of the paper's method do."""
-    return (folder / "epochs.jsonl").stat().st_size > 0
+def by_beliefs(folder):
+    """Was it learned by the belief method, batch by batch?"""
+    return (folder / "batches.jsonl").stat().st_size > 0
 
 
 # ---------------------------------------------------------------- what the page says
@@ -96,15 +98,15 @@ def test_the_page_says_what_the_records_and_the_exact_values_say(finished):
     assert values["Robust value"] == f"{robust:.2f}"
     assert values["Worst case"] == f"{plan.start_value:.2f}"
     assert values["Nominal plan"] == f"{tasid.policy_value(env.latent.world, nominal):.2f}"
-    # Paper: three models with 600 / 4 episodes each. Outcome: five each, 17 shares of the rest.
-    each = [150, 150, 150] if by_epochs(finished) else [280, 280, 40]
+    # Paper: three models with 600 / 4 episodes each. Belief: 16, 16, and what is left of 40.
+    each = [16, 16, 8] if by_beliefs(finished) else [150, 150, 150]
     assert values["Learning episodes"] == str(sum(each))
     actions = [step.action for step in plan.route()]
     assert " ".join(map(str, actions)) in said
-    assert ("Every step has a model of its own." in said) == by_epochs(finished)
-    assert ("All steps share one model." in said) != by_epochs(finished)
+    assert ("Every step has a model of its own." in said) != by_beliefs(finished)
+    assert ("The policy then keeps a belief" in said) == by_beliefs(finished)
     head, *rows = page.table("steps")
-    assert ("epochs" in head) == by_epochs(finished)
+    assert ("epochs" in head) != by_beliefs(finished)
     assert [int(row[head.index("episodes")]) for row in rows] == each
     assert "None" not in said
     assert "nan" not in said
@@ -114,7 +116,7 @@ def test_a_setting_that_blind_play_nearly_solves_is_called_weak(run):
     rewrite(run, robust_value=8.0, blind_value=4.1)
     assert "weak evidence" in page_of(run).text()
     rewrite(run, robust_value=8.0, blind_value=3.9)
-    assert "evidence" not in page_of(run).text()
+    assert "evidence of learning" not in page_of(run).text()
     rewrite(run, robust_value=8.0, blind_value=8.0, skill=None)
     assert "no evidence" in page_of(run).text()
 
@@ -137,7 +139,7 @@ def test_unknown_values_are_called_unknown(run):
     page = page_of(run)
     assert "what the robust plan would earn here is unknown" in page.text()
     unknown = [e for e in page.all("dd") if e["attributes"].get("class") == "value unknown"]
-    assert len(unknown) == 10 + by_epochs(run), "the paper's method has no estimate of η either"
+    assert len(unknown) == 11 - by_beliefs(run), "the paper's method has no estimate of η either"
     assert "None" not in page.text()
     assert "too few for an interval" in page.text()
     for e in page.all("desc"):
@@ -151,10 +153,19 @@ def test_negative_values_get_no_percentage(run):
     assert "the robust plan earns −4.00 with the latent state in view." in page_of(run).text()
 
 
-@pytest.mark.parametrize("method", ["paper", "outcome"])
-def test_a_run_of_one_step_and_one_episode(tmp_path, method):
+def test_a_run_of_one_step_and_one_episode_by_beliefs(tmp_path):
     options = {"horizon": 1, "num_actions": 3, "seed": 1}
-    order = Order("combination-lock", options, 0.1, 10, 1, method, evaluation_episodes=1)
+    order = Order("combination-lock", options, 0.1, 1, 1, evaluation_episodes=1)
+    train(order, tmp_path / "run")
+    page = page_of(tmp_path / "run")
+    assert "It took 1 episode in 1 batch." in page.text()
+    assert "None" not in page.text()
+    assert "nan" not in page.text()
+
+
+def test_a_run_of_one_step_and_one_episode(tmp_path):
+    options = {"horizon": 1, "num_actions": 3, "seed": 1}
+    order = Order("combination-lock", options, 0.1, 10, 1, "paper", evaluation_episodes=1)
     train(order, tmp_path / "run")
     page = page_of(tmp_path / "run")
     assert "nothing to decode" in page.text()
@@ -164,13 +175,15 @@ def test_a_run_of_one_step_and_one_episode(tmp_path, method):
 
 
 def test_a_loss_that_ran_away_leaves_a_gap(run):
+    if by_beliefs(run):
+        pytest.skip("beliefs have no losses")
     for name in ("steps.jsonl", "epochs.jsonl"):
         text = (run / name).read_text()
         (run / name).write_text(re.sub(r'("validation_loss": )[^,}]+', r"\1null", text))
     page = page_of(run)
     head, *rows = page.table("steps")
     cells = {row[head.index("validation loss")] for row in rows}
-    assert cells == {"not finite" if by_epochs(run) else "–"}
+    assert cells == {"not finite"}
     assert "nan" not in page.text()
 
 
@@ -244,12 +257,12 @@ def test_nothing_is_fetched_and_nothing_runs(finished):
 
 def test_every_figure_has_a_text_for_those_who_do_not_see_it(finished):
     page = page_of(finished)
-    numbered = [f"figure-{n}" for n in (1, 2, 3, 4)]
+    numbered = [f"figure-{n}" for n in (1, 2, 3, 4)]  # a lock has no grid to draw visits on
     assert [e["attributes"]["id"] for e in page.all("figure")] == numbered
     said = [re.match(r"Figure (\d)\.", e["text"])[1] for e in page.all("figcaption")]
     assert said == ["1", "2", "3", "4"]
     drawings = page.all("svg")
-    assert len(drawings) == 4 + 2 + 2 + 2
+    assert len(drawings) == (3 if by_beliefs(finished) else 4) + 2 + 2 + 2
     texts = {
         e["attributes"]["id"]: e["text"] for e in page.all("title", "desc") if "svg" in e["in"]
     }
@@ -315,16 +328,21 @@ def flip(file):
     file.write_bytes(bytes(data))
 
 
+def rows_of(run):
+    """The file that tells how learning went."""
+    return run / ("batches.jsonl" if by_beliefs(run) else "steps.jsonl")
+
+
 SPOILED = {
     "returns damaged": lambda run: flip(next((run / "evaluation").glob("*.safetensors"))),
     "summary damaged": lambda run: flip(run / "evaluation" / "manifest.json"),
     "policy damaged": lambda run: flip(next((run / "policy").glob("*.safetensors"))),
     "no evaluation": lambda run: shutil.rmtree(run / "evaluation"),
     "no order": lambda run: (run / "run.json").unlink(),
-    "no steps": lambda run: (run / "steps.jsonl").unlink(),
-    "steps of another run": lambda run: (run / "steps.jsonl").write_text(""),
-    "a word for seconds": lambda run: (run / "steps.jsonl").write_text(
-        re.sub(r'("seconds_fitting": )[^,}]+', r'\1"long"', (run / "steps.jsonl").read_text())
+    "no rows": lambda run: rows_of(run).unlink(),
+    "rows of another run": lambda run: rows_of(run).write_text(""),
+    "a word for seconds": lambda run: rows_of(run).write_text(
+        re.sub(r'("seconds_fitting": )[^,}]+', r'\1"long"', rows_of(run).read_text())
     ),
     "a word for a number": lambda run: rewrite(run, ratio="good"),
     "three bounds": lambda run: rewrite(run, return_ci95=[1, 2, 3]),
@@ -342,7 +360,21 @@ def test_a_spoiled_run_gets_no_page(run, spoil):
     assert not (run / "report.html").exists()
 
 
+def test_batches_of_another_run_are_refused(run):
+    if not by_beliefs(run):
+        pytest.skip("the paper's method learns in steps")
+    rows = rows_of(run).read_text().splitlines()
+    rows_of(run).write_text("\n".join(rows[:-1]))
+    with pytest.raises(ArtifactError, match="32 episodes, but the run spent 40"):
+        build_report(run)
+    rows_of(run).write_text("\n".join([rows[1], rows[0]]))
+    with pytest.raises(ArtifactError, match="not the batches of one run"):
+        build_report(run)
+
+
 def test_epochs_of_another_run_are_refused(run):
+    if by_beliefs(run):
+        pytest.skip("beliefs are not learned in epochs")
     row = {"seed": 7, "step": 99, "epoch": 0, "training_loss": 1.0, "validation_loss": 1.0}
     with (run / "epochs.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
@@ -407,10 +439,8 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
         "eta": 0.1,
         "episodes": "auto",
         "seed": 0,
-        "method": "outcome",
-        "labels": "outcomes by rank",
-        "epsilon": 0.02,
-        "delta": 0.3,
+        "method": "belief",
+        "classes": "rank",
         "evaluation_episodes": 300,
     }
     words = shlex.split(rerun_command(asked).replace("\\\n", " "))
@@ -420,10 +450,7 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
         main([*words[1:], "--json"])
     assert not stop.value.code, capsys.readouterr().err
     (order,) = ordered
-    assert (order.labels, order.epsilon, order.delta) == ("outcomes by rank", 0.02, 0.3)
-    assert order.quota == EvidenceQuota(epsilon=0.02, delta=0.3)
-    with pytest.raises(ValueError, match="epsilon and delta: only where evidence decides"):
-        _ = replace(order, episodes=600).quota
+    assert (order.method, order.classes, order.episodes) == ("belief", "rank", "auto")
 
 
 # ---------------------------------------------------------------- pictures
@@ -567,9 +594,10 @@ def test_other_files_are_refused_by_name(tmp_path, name):
 def test_the_page_fits_narrow_and_wide_windows(finished, tmp_path):
     for window in measure(tmp_path, finished / "report.html"):
         assert window["scroll"] == window["inner"], "no scrolling sideways"
-        assert window["figures"] == 4 + 2 + 1 + 1
+        assert window["figures"] == (3 if by_beliefs(finished) else 4) + 2 + 1 + 1
         assert window["clashes"] == []
         assert window["small"] == [], "no text below 9 pixels"
+        assert window["cut"] == [], "captions do not scroll away with their tables"
 
 
 @in_browser

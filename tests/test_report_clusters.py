@@ -21,10 +21,9 @@ def record():
             "start": one["start"],
             "state": one["state"],
             "accepted": k == j,
-            "nats": 0.0 if k == j else 31.4,
-            "value": 8.5 if j else None,
-            "low": 8.0 if j else None,
-            "high": 9.0 if j else None,
+            "value": 8.5,
+            "low": 8.0,
+            "high": 9.0,
             "episodes": 40,
         }
         for k in range(2)
@@ -39,7 +38,6 @@ def record():
         "clusters": clusters,
         "hypotheses": hypotheses,
         "unseen": [],
-        "unsettled": [],
     }
     arrays = {
         "starts.places": np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32),
@@ -52,15 +50,13 @@ def test_a_run_with_one_start_has_no_such_section():
     assert read_starts({}, {}, "here") is None
 
 
-def test_hypotheses_are_shown_with_evidence_values_and_verdicts():
+def test_hypotheses_are_shown_with_values_and_verdicts():
     starts = read_starts(*record(), "here")
     assert "128 episodes" in starts.sentence()
     rows = starts.rows()
     assert len(rows) == 4
-    assert rows[0][:3] == ("0", "dock <A>", "0.00")
-    assert rows[0][-1] == "accepted"
-    assert rows[1][2:4] == ("31.40", "8.50 (8.00 … 9.00)")
-    assert rows[1][-1] == "rejected"
+    assert rows[0] == ("0", "dock <A>", "8.50 (8.00 … 9.00)", "40", "accepted")
+    assert rows[1][1:] == ("dock B", "8.50 (8.00 … 9.00)", "40", "rejected")
 
 
 def test_the_picture_names_clusters_and_is_safe():
@@ -78,7 +74,7 @@ def test_the_picture_names_clusters_and_is_safe():
         lambda summary, arrays: arrays.pop("starts.places"),
         lambda summary, arrays: arrays.update({"starts.clusters": np.full(20, 2)}),
         lambda summary, arrays: summary["starts"].pop("hypotheses"),
-        lambda summary, arrays: summary["starts"]["hypotheses"][0].update(nats="many"),
+        lambda summary, arrays: summary["starts"]["hypotheses"][0].update(value="much"),
         lambda summary, arrays: arrays.update({"starts.places": np.full((20, 2), np.nan)}),
     ],
 )

@@ -266,7 +266,8 @@ def test_a_missing_key_is_named(tmp_path, key):
         ({"occupied_thresh": "0.1"}, "free_thresh 0.196 and occupied_thresh 0.1 should be"),
         ({"occupied_thresh": "65"}, "free_thresh 0.196 and occupied_thresh 65 should be"),
         ({"mode": "raw"}, "mode 'raw' cannot be read"),
-        ({"image": "[a]"}, "is not at"),
+        ({"image": "[a]"}, "image is ['a']; it should be the name of a file"),
+        ({"image": "a.pgm"}, "is not at"),
     ],
 )
 def test_bad_fields_are_named(tmp_path, fields, message):

@@ -342,3 +342,34 @@ def test_the_picture_shows_the_cells_where_they_are(tmp_path):
     goal, lava_cell = middle((0x8C, 0xC7, 0xA0)), middle((0xE5, 0x9A, 0x76))
     assert goal[0] > lava_cell[0]  # the goal is lower
     assert goal[1] < lava_cell[1]  # and further left
+
+
+# ---------------------------------------------------------------- one spelling of map options
+
+
+def test_options_of_a_map_are_spelled_alike_wherever_a_map_is_named(capsys, room, monkeypatch):
+    """--map KEY=VALUE is what check and train take; plan's own flags say the same."""
+    spelled = ["--map", "start=-0.7,0,N", "--map", "goal=0.7,0", "--map", "cell_size=0.2"]
+    listed = [
+        "--map",
+        'start=[-0.7, 0.0, "N"]',
+        "--map",
+        "goal=[0.7, 0.0]",
+        "--set",
+        "cell_size=0.2",
+    ]
+    flags = ["--start=-0.7,0,N", "--goal", "0.7,0", "--cell-size", "0.2"]
+    turning = ["--map", "moves=turn", "--horizon", "12"]
+    one, two, three = (run_json(capsys, room, *way, *turning) for way in (spelled, listed, flags))
+    assert one == two == three
+    seen = []
+    monkeypatch.setattr("tasid.runs.check.check_target", lambda world, sim, **_: seen.append(sim))
+    with pytest.raises(AttributeError):  # nothing was found
+        main(["check", "combination-lock", "--simulator", str(room), *spelled, *turning])
+    assert (seen[0].num_states, seen[0].horizon) == (one["states"], 12)
+
+
+def test_a_map_option_that_is_none_is_told_by_its_flag(capsys, room):
+    assert "--map: 'goal' is not KEY=VALUE" in run(capsys, room, "--map", "goal", code=2).err
+    said = run(capsys, room, "--map", "start=here", "--map", "goal=0,0", code=2).err
+    assert "start: ['here'] is neither (x, y) nor (x, y, heading)" in said

@@ -219,6 +219,24 @@ def test_tables_that_are_none(game, message):
         AbstractSimulator.from_toy_text(game, horizon=2)
 
 
+def test_an_id_will_do_and_takes_the_options_of_its_environment():
+    for name in ("FrozenLake-v1", "gym:FrozenLake-v1"):
+        by_id = AbstractSimulator.from_toy_text(name, horizon=9, is_slippery=False)
+        by_env = AbstractSimulator.from_toy_text(
+            made("FrozenLake-v1", is_slippery=False), horizon=9
+        )
+        assert (by_id.successor == by_env.successor).all()
+        assert (by_id.reward == by_env.reward).all()
+    slips = AbstractSimulator.from_toy_text(
+        "FrozenLake-v1", horizon=9, deterministic="most-likely", success_rate=0.8
+    )
+    assert slips.origin.implied_eta == pytest.approx(0.2)
+    with pytest.raises(MapError, match="'FrozenLak-v1' of this: no such id; nearest: Frozen"):
+        AbstractSimulator.from_toy_text("FrozenLak-v1", horizon=9)
+    with pytest.raises(MapError, match="success_rate: only an id takes options"):
+        AbstractSimulator.from_toy_text(made("FrozenLake-v1"), horizon=9, success_rate=0.8)
+
+
 def test_other_environments_and_choices_are_refused():
     with pytest.raises(MapError, match="env: CartPoleEnv has no table `P`"):
         AbstractSimulator.from_toy_text(made("CartPole-v1"), horizon=2)

@@ -36,6 +36,16 @@ def test_events_become_scalars(lock, tmp_path):
     assert [count for count, _ in epochs] == list(range(sum(step.epochs for step in steps)))
 
 
+def test_batches_become_scalars_too(lock, tmp_path):
+    board = TensorBoard(tmp_path)
+    result = tasid.learn(lock, eta=0.1, episodes=64, seed=7, callbacks=[board])
+    board.close()
+    found = scalars(tmp_path)["seed-7/batch/return_mean"]
+    batches = result.diagnostics.batches
+    assert [count for count, _ in found] == [batch.episodes for batch in batches]
+    assert [value for _, value in found] == pytest.approx([b.return_mean for b in batches])
+
+
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(ValueError, match=r"install tasid\[tensorboard\]"):

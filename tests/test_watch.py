@@ -8,12 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 import tasid
 from tasid.cli import main
+from tasid.mdp.layout import GridLayout
 from tasid.report.filmstrip import episode_gif, episode_strip
-from tasid.runs.watch import Episode, watch_episode
+from tasid.report.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
+from tasid.runs.watch import Belief, Episode, watch_episode
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +162,115 @@ def test_wrong_endings_are_refused(tmp_path):
         episode_strip(grid_episode(), tmp_path / "s.png", frames=0)
 
 
+# ---------------------------------------------------------------- beliefs
+
+
+def believing_episode():
+    """On a grid: sure of the start at first, then torn between two places."""
+    seen = grid_episode()
+    start, other = int(seen.states[0]), int(seen.states[2])
+    beliefs = [Belief.of({start: 1.0})] + [Belief.of({other: 0.64, start: 0.36})] * 5
+    return replace(seen, beliefs=tuple(beliefs))
+
+
+def test_the_belief_of_every_step_is_recorded(believed, lock):
+    returns = tasid.evaluate(believed.policy, lock, episodes=40, seed=4).returns
+    for number in (0, 37):
+        seen = watch_episode(believed.policy, lock, seed=4, episode=number)
+        assert seen.total == pytest.approx(returns[number], abs=1e-5)
+        assert len(seen.beliefs) == lock.simulator.horizon
+        for h, belief in enumerate(seen.beliefs):
+            assert belief.probabilities.sum() == pytest.approx(1.0, abs=1e-4)
+            assert (np.diff(belief.probabilities) <= 0).all()
+            assert belief.states[0] == seen.states[h]
+            assert belief.probabilities[0] == pytest.approx(seen.confidence[h])
+            layers = {lock.simulator.states[state][0] for state in belief.states.tolist()}
+            assert layers == {h}, "at step h a lock is in layer h"
+
+
+def test_shades_lie_on_the_cells_that_are_believed_in():
+    seen = believing_episode()
+    layout = seen.policy.simulator.layout
+    figure = Figure()
+    clouds = grid_clouds(figure.add_subplot(), seen.beliefs, layout)
+    (drawn,) = figure.axes[0].collections
+    middles = [path.vertices[:-1].mean(axis=0) for path in drawn.get_paths()]
+    order = sorted({int(seen.states[0]), int(seen.states[2])})
+    assert middles == [pytest.approx(layout.positions[s][::-1]) for s in order]
+    for h, likely in ((0, {order[0]: 1.0}), (3, {order[1]: 0.64, order[0]: 0.36})):
+        if int(seen.states[0]) != order[0]:
+            likely = {order[1 - order.index(s)]: p for s, p in likely.items()}
+        clouds.show(h)
+        opaque = drawn.get_facecolor()[:, 3]
+        assert opaque == pytest.approx([0.9 * likely.get(s, 0.0) ** 0.5 for s in order])
+
+
+def test_where_states_look_somewhere_the_shade_is_on_that_side():
+    layout = GridLayout(np.zeros((3, 3), int), [[1, 1]] * 4, headings=[0, 1, 2, 3])
+    beliefs = [Belief.of(dict.fromkeys(range(4), 0.25))]
+    figure = Figure()
+    grid_clouds(figure.add_subplot(), beliefs, layout)
+    (drawn,) = figure.axes[0].collections
+    lean = [np.sign(path.vertices[:3].mean(axis=0) - 1) for path in drawn.get_paths()]
+    # North is up, and y points down.
+    assert [list(side) for side in np.round(lean)] == [[0, -1], [1, 0], [0, 1], [-1, 0]]
+
+
+def test_lanes_keep_the_beliefs_of_earlier_steps():
+    beliefs = [Belief.of({0: 1.0}), Belief.of({1: 0.5, 2: 0.25, 3: 0.25})]
+    figure = Figure()
+    clouds = lane_clouds(figure.add_subplot(), beliefs, {0: 0, 1: 0, 2: 1, 3: 1})
+    (drawn,) = figure.axes[0].collections
+    clouds.show(0)
+    assert (drawn.get_facecolor()[:, 3] > 0).tolist() == [True, False, False]
+    clouds.show(1)
+    places = [path.vertices[:-1].mean(axis=0).tolist() for path in drawn.get_paths()]
+    assert places == [pytest.approx([0, 0]), pytest.approx([1, 0]), pytest.approx([1, 1])]
+    assert drawn.get_facecolor()[1:, 3] == pytest.approx([0.9 * 0.5**0.5] * 2)
+
+
+def test_beliefs_can_be_seen(tmp_path):
+    """Where nothing is believed, no pixel has the colour of beliefs."""
+    bright = replace(believing_episode(), observations=np.zeros((6, 8, 8, 3), np.uint8))
+    dark = replace(bright, beliefs=None)
+
+    def blue(episode):
+        picture = next(frames(episode_gif(episode, tmp_path / "g.gif")))
+        heat = np.array([0x57, 0x85, 0xBF])  # nine tenths of the shade on paper
+        return int((np.abs(picture - heat).sum(axis=-1) < 24).sum())
+
+    assert blue(bright) > blue(dark) + 300
+
+
+def test_other_maps_show_their_likeliest_states(tmp_path):
+    sim = tasid.AbstractSimulator(
+        [[1, 2], [2, 0], [2, 2]], [[0, 1], [1, 0], [0, 0]], horizon=6, states=["a", "b", "c$\n"]
+    )
+    policy = replace(grid_episode().policy, plan=tasid.robust_dp(sim, eta=0.1))
+    beliefs = [Belief.of({1: 0.7, 2: 0.3})] * 6
+    states = np.array([1] * 6)
+    seen = replace(grid_episode(), policy=policy, states=states, truth=states, beliefs=beliefs)
+    panel = Likeliest(seen, beliefs)
+    axes = Figure().add_subplot()
+    panel.draw(axes)
+    panel.show(2)
+    assert [bar.get_width() for bar in axes.patches] == [0.7, 0.3, 0, 0, 0, 0]
+    assert [text.get_text() for text in axes.texts][:3] == ["b  0.70", "c$\ufffd  0.30", ""]
+    framed = [bar.get_linewidth() > 0 for bar in axes.patches]
+    assert framed == [True, False, False, False, False, False]
+    assert episode_strip(seen, tmp_path / "s.png").stat().st_size > 5_000
+
+
+def test_the_public_name_returns_an_episode_that_saves_itself(believed, lock, tmp_path):
+    seen = tasid.watch(believed.policy, lock, seed=4, episode=2)
+    plain = watch_episode(believed.policy, lock, seed=4, episode=2)
+    assert isinstance(seen, Episode)
+    assert seen.total == plain.total
+    one = seen.save_strip(tmp_path / "one.png", frames=2).read_bytes()
+    assert one == episode_strip(plain, tmp_path / "two.png", frames=2).read_bytes()
+    assert len(list(frames(seen.save_gif(tmp_path / "e.gif")))) == 5
+
+
 # ---------------------------------------------------------------- the command
 
 
@@ -182,6 +294,15 @@ def test_the_command_tells_and_draws(capsys, learned, tmp_path):
     assert png.is_file()
     out = run(capsys, tmp_path, "--episode", 1).out
     assert "in 5 steps of 5, position right in" in out
+
+
+def test_the_command_tells_beliefs(capsys, believed, tmp_path):
+    believed.policy.save(tmp_path / "policy")
+    answer = json.loads(run(capsys, tmp_path, "--json").out)
+    for h, belief in enumerate(answer["beliefs"]):
+        state, probability = belief[0]
+        assert (state, probability) == (answer["states"][h], answer["confidence"][h])
+    assert "in 5 steps of 5, position right in" in run(capsys, tmp_path).out
 
 
 def test_the_command_refuses_what_it_cannot_do(capsys, learned, tmp_path):

@@ -59,8 +59,8 @@ def run(arguments: Sequence[str]) -> None:
     print()
     if peers:
         extras.agreement()
-    extras.several_etas(options.repeats)
-    extras.reachable_only(options.repeats)
+    extras.several_etas(options.repeats, getattr(time, clock))
+    extras.reachable_only(options.repeats, getattr(time, clock))
     extras.first_plan(options.repeats)
     if options.large:
         extras.hundred_million_pairs()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +52,7 @@ class Peer:
             [str(_PYTHON), str(_HERE / "solvers.py"), name, str(tables), clock],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=(Path(self._folder.name) / "said.txt").open("w"),
             text=True,
             env={**os.environ, "PYTHONPATH": ""},
         )
@@ -60,11 +61,13 @@ class Peer:
         """Have it solve its model once more."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
+            said = (Path(self._folder.name) / "said.txt").read_text()
+            raise RuntimeError(f"{self._process.args} failed:\n{said[-2000:]}")
         return Answer(**json.loads(line))
 
     def __enter__(self) -> Peer:
@@ -76,6 +79,6 @@ class Peer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._process:
-            self._process.kill()
+        self._process.kill()
+        self._process.communicate()
         self._folder.cleanup()

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.algorithms import Agent as Agent
     from tasid.algorithms import Policy as Policy
     from tasid.algorithms import Score as Score
     from tasid.algorithms import calibrate as calibrate
@@ -33,9 +32,11 @@ if TYPE_CHECKING:
     from tasid.mdp import robust_dp as robust_dp
     from tasid.mdp import worst_case as worst_case
     from tasid.mdp import worst_case_value as worst_case_value
+    from tasid.report.watch import watch as watch
     from tasid.runs.certify import certify_return as certify_return
     from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
+    from tasid.runs.learn_log import learn_from_episodes as learn_from_episodes
 
 __version__ = "0.1.0"
 
@@ -54,16 +55,17 @@ _HOME = {
     "Target": "tasid.envs",
     "make": "tasid.envs",
     "wrap": "tasid.envs.gym_wrap",
-    "Agent": "tasid.algorithms",
     "Policy": "tasid.algorithms",
     "Score": "tasid.algorithms",
     "calibrate": "tasid.algorithms",
     "estimate_eta": "tasid.algorithms",
     "evaluate": "tasid.algorithms",
     "load": "tasid.algorithms",
+    "watch": "tasid.report.watch",
     "certify_return": "tasid.runs.certify",
     "check_target": "tasid.runs.check",
     "learn": "tasid.runs.learn",
+    "learn_from_episodes": "tasid.runs.learn_log",
 }
 __all__ = sorted(_HOME)
 

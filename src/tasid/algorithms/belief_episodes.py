@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.beliefs.actor import LANES, BeliefActor, Carried
+from tasid.beliefs.actor import LANES, Carried
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.episodes import Episodes, payment_numbers
 from tasid.beliefs.looks import Looks
-from tasid.envs.rollout import Moment, trace
+from tasid.envs.rollout import Actor, Moment, trace
 from tasid.envs.target import Target, episode_keys, stream, unfinished
 from tasid.envs.waves import in_waves
 
@@ -63,38 +63,45 @@ def joined(parts: Sequence[Recorded]) -> Recorded:
     return Recorded(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["inner", "keys", "explore"], meta_fields=[])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["inner", "keys", "explore"],
+    meta_fields=["num_actions"],
+)
 @dataclass(frozen=True)
 class Exploring:
     """An actor that now and then commands a random action, and knows that it did."""
 
-    inner: BeliefActor
+    inner: Any
+    """Any actor; one that remembers its commands, as beliefs do, is told what was commanded."""
     keys: jax.Array
     explore: jax.Array
+    num_actions: int
 
-    def start(self, observations: jax.Array) -> tuple[Carried, jax.Array]:
+    def start(self, observations: jax.Array) -> tuple[Any, jax.Array]:
         """The inner memory, and whether the last command was the policy's own."""
         return self.inner.start(observations), jnp.ones(self.keys.shape[0], bool)
 
     def act(
-        self, carry: tuple[Carried, jax.Array], observations: jax.Array, h: jax.Array
-    ) -> tuple[tuple[Carried, jax.Array], jax.Array]:
+        self, carry: tuple[Any, jax.Array], observations: jax.Array, h: jax.Array
+    ) -> tuple[tuple[Any, jax.Array], jax.Array]:
         """The inner action, or an experiment."""
         inner, own = self.inner.act(carry[0], observations, h)
         drawn = jax.vmap(partial(jax.random.uniform, shape=(2,)))(
             stream(self.keys, EXPLORATION + h)
         )
-        number = self.inner.chain.num_actions
+        number = self.num_actions
         random = jnp.minimum((drawn[:, 1] * number).astype(jnp.int32), number - 1)
         tried = drawn[:, 0] < self.explore
         actions = jnp.where(tried, random, own)
-        commands = inner.commands.at[: actions.shape[0]].set(actions)
-        return (inner._replace(commands=commands), ~tried), actions
+        if isinstance(inner, Carried):
+            inner = inner._replace(commands=inner.commands.at[: actions.shape[0]].set(actions))
+        return (inner, ~tried), actions
 
 
 def play(
     target: Target,
-    actor: BeliefActor,
+    actor: Actor,
     key: jax.Array,
     *,
     first: int,
@@ -118,12 +125,10 @@ def play(
     return joined(parts)
 
 
-def _whole(
-    target: Any, actor: BeliefActor, key: jax.Array, phase: Any, first: Any, explore: Any
-) -> Any:
+def _whole(target: Any, actor: Actor, key: jax.Array, phase: Any, first: Any, explore: Any) -> Any:
     """Tables [W, …] of whole episodes."""
     keys = episode_keys(key, phase, first + jnp.arange(LANES))
-    exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32))
+    exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32), target.num_actions)
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
         live = unfinished(target, after.state, LANES)

@@ -34,10 +34,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Findings:
-    """Slips and map errors."""
+    """Slips, map errors, and where the episodes were."""
 
     eta: EtaEstimate
     map_errors: tuple[MapError, ...]
+    visits: Floats
+    """How often something was commanded in each state, [S]."""
 
 
 def findings(
@@ -59,7 +61,8 @@ def findings(
     counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
     given, hits = _hits(chain, counted)
     errors, blamed = _errors(chain, given, hits, sim, eta)
-    return Findings(_estimate(chain, given * ~blamed, hits * ~blamed, eta), errors)
+    estimate = _estimate(chain, given * ~blamed, hits * ~blamed, eta)
+    return Findings(estimate, errors, _visits(chain, given, sim.num_states))
 
 
 def agreed(found: Sequence[Findings]) -> Findings:
@@ -70,7 +73,8 @@ def agreed(found: Sequence[Findings]) -> Findings:
     first = found[0]
     common = set.intersection(*({_place(one) for one in each.map_errors} for each in found))
     errors = tuple(one for one in first.map_errors if _place(one) in common)
-    return Findings(max((each.eta for each in found), key=lambda eta: eta.p_value), errors)
+    eta = max((each.eta for each in found), key=lambda eta: eta.p_value)
+    return Findings(eta, errors, first.visits)
 
 
 def _place(error: MapError) -> tuple[int, object, int]:
@@ -83,6 +87,13 @@ def _hits(chain: Chain, counted: Tally) -> tuple[Floats, Floats]:
     given = outcomes.sum(axis=-1) + np.asarray(counted.leaps, np.float64)
     intended = np.take_along_axis(outcomes, np.asarray(chain.outcome)[..., None], axis=-1)[..., 0]
     return given, intended
+
+
+def _visits(chain: Chain, given: Floats, states: int) -> Floats:
+    slots = np.asarray(chain.states)[: len(given)]
+    visits = np.zeros(states)
+    np.add.at(visits, slots[slots >= 0], given.sum(axis=-1)[slots >= 0])
+    return visits
 
 
 def _estimate(chain: Chain, given: Floats, hits: Floats, eta: float) -> EtaEstimate:

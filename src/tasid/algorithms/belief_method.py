@@ -188,13 +188,12 @@ class BeliefLearner:
         explore: float = EXPLORE,
     ) -> None:
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
-        chain = Chain.of(plan.simulator)
-        self.setting = Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS)
+        self.setting = setting_for(plan)
+        chain = self.setting.chain
         self._classes = [
             Classes.of(chain, kind, plan.simulator)
             for kind in (usual_kinds(chain) if kinds is None else kinds)
         ]
-        self._layered = chain.states.shape[0] > 1
         self._tells = hasattr(target, "finished")
         low, high = return_range(plan.simulator)
         self._span = high - low
@@ -303,11 +302,7 @@ class BeliefLearner:
         """Fits whose beginnings have not failed of late; at first, one that knows nothing."""
         if self._fits:
             return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
-        classes, shape = self._classes[0], self._target.observation_shape
-        looks = fit_looks(np.zeros((2, *shape), np.uint8 if is_picture(shape) else np.float32))
-        size = int(looks.components.shape[1])
-        flat = flat_gaussians(classes.number, size, self.setting.dimensions)
-        return [Fit("flat", classes, looks, flat, np.zeros(classes.number))]
+        return [flat_fit(self.setting, self._classes[0], self._target.observation_shape)]
 
     def _chunks(self, looks: Looks, recorded: Recorded | None = None) -> Chunks:
         recorded = self.recorded if recorded is None else recorded
@@ -356,9 +351,10 @@ class BeliefLearner:
     def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
         recorded, looks = self.recorded, best.looks
-        early = recorded.number <= _MEASURED and (looks.pool > 0 or self._layered)
+        chain = self.setting.chain
+        early = recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
         if best.judged is None or early:
-            looks = self._measured(recorded)
+            looks = measured(recorded, chain)
         chunks = self._chunks(looks)
         with ThreadPoolExecutor(2) as pool:
             fits = list(pool.map(lambda job: job(), self._jobs(best, looks, chunks)))
@@ -393,15 +389,30 @@ class BeliefLearner:
         found = self.setting.expect(best.classes, wide, both)
         return found._replace(sums=found.sums[:, best.emission.centre.size :])
 
-    def _measured(self, recorded: Recorded) -> Looks:
-        """Features for what was seen so far."""
-        seen = recorded.observations
-        flat = seen.reshape(-1, *seen.shape[2:])
-        live = (np.arange(seen.shape[1]) <= recorded.ended[:, None]).ravel()
-        rows = np.flatnonzero(live)
-        chosen = np.random.default_rng(0).permutation(rows)[:_KEPT]
-        looks = fit_looks(flat[np.sort(chosen)])
-        return by_step(looks, seen, live.reshape(seen.shape[:2])) if self._layered else looks
+
+def setting_for(plan: RobustPlan) -> Setting:
+    """What all fits for a plan share."""
+    chain = Chain.of(plan.simulator)
+    return Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS)
+
+
+def flat_fit(setting: Setting, classes: Classes, observation_shape: tuple[int, ...]) -> Fit:
+    """A fit that knows nothing: its policy goes by its commands alone."""
+    dtype = np.uint8 if is_picture(observation_shape) else np.float32
+    looks = fit_looks(np.zeros((2, *observation_shape), dtype))
+    size = int(looks.components.shape[1])
+    flat = flat_gaussians(classes.number, size, setting.dimensions)
+    return Fit("flat", classes, looks, flat, np.zeros(classes.number))
+
+
+def measured(recorded: Recorded, chain: Chain) -> Looks:
+    """Features for what was seen in these episodes."""
+    seen = recorded.observations
+    flat = seen.reshape(-1, *seen.shape[2:])
+    live = np.arange(seen.shape[1]) <= recorded.ended[:, None]
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(live))[:_KEPT]
+    looks = fit_looks(flat[np.sort(chosen)])
+    return by_step(looks, seen, live) if chain.layered else looks
 
 
 def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:

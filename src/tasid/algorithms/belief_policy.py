@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasid.algorithms.policy import checked_observation
+from tasid.algorithms.policy import checked_observation, checked_sight
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
@@ -112,7 +112,7 @@ def load_belief_policy(path: str | Path) -> BeliefPolicy:
 def _from(artifact: Artifact) -> BeliefPolicy:
     meta, arrays = artifact.metadata, artifact.arrays
     simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
-    shape = tuple(int(n) for n in meta["observation_shape"])
+    shape, dtype = checked_sight(meta)
     plan_eta, eta = _share("plan_eta", meta["plan_eta"]), _share("eta", meta["eta"])
     if meta["classes"] not in KINDS:
         raise ValueError(f"classes are {meta['classes']!r}, none of {', '.join(KINDS)}")
@@ -135,7 +135,6 @@ def _from(artifact: Artifact) -> BeliefPolicy:
         int(meta["pool"]),
     )
     plan = RobustPlan(simulator, plan_eta, actions, float(meta["start_value"]), None, actions.size)
-    dtype = np.dtype(meta["observation_dtype"]).name
     policy = BeliefPolicy(
         plan, meta["classes"], looks, emission, eta, shape, dtype, meta["environment"]
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -71,6 +72,16 @@ class ReturnCertificate:
             "paper_guarantee": self.paper_guarantee,
             "smallest_epsilon": self.smallest_epsilon,
         }
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> ReturnCertificate:
+        """The certificate that such a record was made of."""
+        parts = {field.name: record[field.name] for field in fields(cls)}
+        low, high = (float(end) for end in record["range"])
+        parts["range"] = low, high
+        for name, missing in (("lower_bound", -math.inf), ("mean", math.nan)):
+            parts[name] = missing if parts[name] is None else parts[name]
+        return cls(**parts)
 
     def _found(self) -> str:
         return (

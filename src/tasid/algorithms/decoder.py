@@ -1,6 +1,6 @@
 """The practicable policy π = ρ ∘ φ as pure functions on a batch: decode, replay, act by the plan.
 
-φ_h tracks the state by replaying decoded transitions on the map: ŝ_{h+1} is where the label
+φ_h tracks the state by replaying decoded transitions on the map: ŝ_{h+1} is where the action
 α_h(x_h, x_{h+1}) leads from ŝ_h. With several start states the first observation's cluster says
 which it is. A batch always has the width it was compiled for, because
 float32 products depend on the batch's shape and near-ties would flip.
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from numpy.typing import ArrayLike
 
-from tasid.learning import Labels, Network
+from tasid.learning import Network
 from tasid.learning.clusterer import Clusterer
 from tasid.mdp import RobustPlan
 
@@ -40,18 +40,16 @@ class Tracked(NamedTuple):
 class Decoded(NamedTuple):
     """Decoded transitions, [W] each."""
 
-    label: jax.Array
+    action: jax.Array
     states: jax.Array
-    """Where the label leads on the map."""
+    """Where the action leads on the map."""
     confidence: jax.Array
-    """The model's probability of the label, among those that exist in ŝ."""
-    explained: jax.Array
-    """What the model would give to the labels that exist in ŝ, were all labels possible."""
+    """The model's probability of the action."""
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["plan", "start_state", "labels", "models", "temperature", "clusterer"],
+    data_fields=["plan", "start_state", "successor", "models", "clusterer"],
     meta_fields=["network"],
 )
 @dataclass(frozen=True)
@@ -62,24 +60,22 @@ class Decoder:
     """ρ as [H, S]."""
     start_state: jax.Array
     """The start, or that of every cluster, [N]."""
-    labels: Labels
+    successor: jax.Array
+    """The map, [S, A] or [H, S, A]."""
     models: jax.Array
     """Flat parameters of f_0 … f_{H−2}, [H−1, P]; [N, H−1, P] if clusters have their own."""
-    temperature: jax.Array
-    """Scores are divided by it before they are read as probabilities; decisions do not change."""
     network: Network
     clusterer: Clusterer | None = None
     """Tells start states apart by the first observation; None if there is one."""
 
     @classmethod
-    def blank(cls, plan: RobustPlan, labels: Labels, network: Network) -> Decoder:
+    def blank(cls, plan: RobustPlan, network: Network) -> Decoder:
         """A decoder that knows the plan and no model yet."""
         return cls(
             plan=jnp.asarray(plan.actions),
             start_state=jnp.int32(plan.simulator.starts[0]),
-            labels=labels,
+            successor=jnp.asarray(plan.simulator.successor, jnp.int32),
             models=jnp.zeros((plan.simulator.horizon - 1, network.num_parameters), jnp.float32),
-            temperature=jnp.float32(1.0),
             network=network,
         )
 
@@ -100,6 +96,11 @@ class Decoder:
         """How many steps have a model: H−1."""
         return int(self.models.shape[-2])
 
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return int(self.successor.shape[-1])
+
     def start(self, observations: jax.Array) -> Tracked:
         """Before the first decision, every episode is at the start, or at its cluster's."""
         cluster = None
@@ -114,16 +115,15 @@ class Decoder:
 
     def decode(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> Decoded:
         """α_h and φ_{h+1} for the transition x_h → x_{h+1} just seen."""
-        tables = self.labels.at(h)
         scores = self._scores(memory, observations, h)
-        valid = tables.valid[memory.states]
-        masked = jnp.where(valid, scores, -jnp.inf)
-        label = jnp.argmax(masked, axis=-1)
-        confidence = jax.nn.softmax(masked / self.temperature, axis=-1).max(axis=-1)
-        unmasked = jax.nn.softmax(scores / self.temperature, axis=-1)
-        explained = (unmasked * valid).sum(axis=-1)
-        states = tables.successor[memory.states, label]
-        return Decoded(label, states, confidence, explained)
+        action = jnp.argmax(scores, axis=-1)
+        confidence = jax.nn.softmax(scores, axis=-1).max(axis=-1)
+        return Decoded(action, self.leads(memory.states, action, h), confidence)
+
+    def leads(self, states: jax.Array, actions: jax.Array, h: jax.Array) -> jax.Array:
+        """Where actions lead from states at step h, on the map."""
+        table = self.successor if self.successor.ndim == 2 else self.successor[h]
+        return table[states, actions]
 
     def _scores(self, memory: Tracked, observations: jax.Array, h: jax.Array) -> jax.Array:
         """Those of the step's model, or of the step's model of each episode's cluster."""

@@ -24,13 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.decoder import WIDTH, Decoder
-from tasid.algorithms.initial_states import SHOWN, Hypothesis, StartsFound, groupings
 from tasid.algorithms.paper_method import PaperLearner
-from tasid.algorithms.return_test import half_width
-from tasid.algorithms.tasid import EXPLORATION, Callback, Explored, Learned, StepEnded
-from tasid.algorithms.wander import wander
+from tasid.algorithms.start_clusters import Clusters, cluster_starts
+from tasid.algorithms.tasid import Callback, Learned, StepEnded, explore
 from tasid.envs.rollout import roll
-from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key, stream, unfinished
+from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
 from tasid.envs.waves import in_waves
 from tasid.learning.clusterer import Clusterer
 from tasid.mdp import AbstractSimulator, RobustPlan
@@ -87,6 +85,37 @@ class StartCounts:
         return replace(self, learn=each - test, test=test)
 
 
+@dataclass(frozen=True)
+class Hypothesis:
+    """A cluster and a start it might be."""
+
+    cluster: int
+    start: int
+    """Index of the state."""
+    accepted: bool
+    value: float
+    """Mean return of the policy learned under it."""
+    low: float
+    high: float
+    """A 95 % interval of that."""
+    episodes: int
+    """Episodes of the cluster that were spent on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class StartsFound:
+    """The start of every cluster, and how it was found."""
+
+    clusters: Clusters
+    starts: tuple[int, ...]
+    """The state that each cluster is."""
+    hypotheses: tuple[Hypothesis, ...]
+    episodes: int
+    """All episodes spent on it, beside learning the policies that were kept."""
+    unseen: tuple[int, ...]
+    """Starts of which no episode was seen."""
+
+
 def learn_each_start(
     target: Target,
     plan: RobustPlan,
@@ -96,10 +125,12 @@ def learn_each_start(
     callbacks: Sequence[Callback] = (),
 ) -> tuple[Learned, StartsFound]:
     """Cluster first observations, then test every hypothesis for every cluster."""
-    clusterer, found = _clusters(target, plan, counts.cluster, seed)
+    if counts.test < 2:
+        raise ValueError(f"episodes: {counts.test} to test a hypothesis with; 2 are the fewest")
+    clusters = cluster_starts(target, plan.simulator, episodes=counts.cluster, seed=seed)
     starts = [int(start) for start in plan.simulator.starts]
     pairs = [(k, start) for k in range(len(starts)) for start in starts]
-    dealt, counts = _deal(target, clusterer, counts, len(starts), seed)
+    dealt, counts = _deal(target, clusters.clusterer, counts, len(starts), seed)
     steps = plan.simulator.horizon - 1
     learner = PaperLearner(
         [target] * len(pairs),
@@ -109,9 +140,9 @@ def learn_each_start(
     )
     history, used = [], 0
     for h in range(steps):
-        wanted, started = learner.wants(h, 0), time.perf_counter()
+        wanted, started = learner.episodes, time.perf_counter()
         data = _over_instances(
-            target, _explore, learner.decoder, dealt.keys(used, wanted), jnp.int32(h)
+            target, explore, learner.decoder, dealt.keys(used, wanted), jnp.int32(h)
         )
         collected = time.perf_counter()
         fitted = learner.learn(h, data)
@@ -132,8 +163,8 @@ def learn_each_start(
     keys = dealt.keys(counts.learn, counts.test)
     returns = np.asarray(_over_instances(target, _earn, learner.decoder, keys, jnp.int32(0)))
     hypotheses, winners = _verdicts(pairs, returns, counts)
-    found = replace(
-        found,
+    found = StartsFound(
+        clusters=clusters,
         hypotheses=hypotheses,
         starts=tuple(pairs[w][1] for w in winners),
         episodes=counts.cluster + dealt.elapsed - counts.learn * len(starts),
@@ -148,36 +179,6 @@ def _unseen(sim: AbstractSimulator, taken: set[int], episodes: int) -> tuple[int
     """Starts that no cluster is, and those too rare for a single one of these episodes."""
     expected = dict(zip(sim.starts.tolist(), episodes * sim.start_probabilities, strict=True))
     return tuple(start for start in expected if start not in taken or expected[start] < 1)
-
-
-def _clusters(
-    target: Target, plan: RobustPlan, episodes: int, seed: int
-) -> tuple[Clusterer, StartsFound]:
-    """φ̂ by the least held-out error at telling real transitions from imposters.
-
-    The algorithm takes for granted that every start appears, so that a grouping with an empty group
-    is out as long as there are others.
-    """
-    sim = plan.simulator
-    seen = wander(target, seed=seed, first=0, episodes=episodes)
-    glance, x, _, contrast = groupings(sim, seen, seed)
-    grouped = [Clusterer(jnp.asarray(one), glance) for one in contrast.parameters]
-    groups = [np.asarray(one(jnp.asarray(seen.x)), np.int64) for one in grouped]
-    sizes = np.stack([np.bincount(group, minlength=sim.starts.size) for group in groups])
-    best = int(np.lexsort((contrast.errors, (sizes == 0).sum(axis=1)))[0])
-    clusterer, group, size = grouped[best], groups[best], sizes[best]
-    found = StartsFound(
-        clusterer=clusterer,
-        starts=(),
-        shares=tuple((size / size.sum()).tolist()),
-        hypotheses=(),
-        episodes=0,
-        error=float(contrast.errors[best]),
-        error_alone=contrast.alone,
-        features=x[:SHOWN],
-        clusters=group[:SHOWN],
-    )
-    return clusterer, found
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,19 +243,6 @@ def _group(target: Any, *, clusterer: Clusterer, key: jax.Array, first: Any) -> 
 _group_compiled = jax.jit(_group)
 
 
-def _explore(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> Explored:
-    """Follow π for h steps, then execute a random action."""
-    moment = roll(target, decoder, keys, steps=h)
-    width = keys.shape[0]
-    live = unfinished(target, moment.state, width)
-    states = decoder.track(moment.carry, moment.observations, h)
-    _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
-    _, x_next, _ = target.step(moment.state, command, h, keys)
-    none = jnp.full(width, -1)
-    x, path = moment.observations, moment.carry.path
-    return Explored(x, x_next, states, command, path, none, live, None)
-
-
 def _earn(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> jax.Array:
     return roll(target, decoder, keys, steps=target.horizon).returns
 
@@ -306,7 +294,7 @@ def _verdicts(
     ]
     hypotheses = []
     for i, (k, start) in enumerate(pairs):
-        half = half_width(returns[i].astype(np.float64))
+        half = 1.96 * float(returns[i].std(ddof=1, dtype=np.float64)) / math.sqrt(counts.test)
         hypotheses.append(
             Hypothesis(
                 k,
@@ -325,4 +313,4 @@ def _united(decoders: Decoder, winners: Sequence[int], found: StartsFound) -> De
     """One decoder of the winners: every cluster has its own models."""
     one = jax.tree.map(lambda leaf: leaf[winners[0]], decoders)
     models = decoders.models[np.array(winners)]
-    return one.with_models(models).with_starts(found.clusterer, found.starts)
+    return one.with_models(models).with_starts(found.clusters.clusterer, found.starts)

@@ -16,44 +16,34 @@ from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
 from tasid.algorithms.evaluate import check_fit, oracle
 from tasid.algorithms.policy import Policy
-from tasid.algorithms.surprise import EtaEstimate, Surprises
+from tasid.algorithms.surprise import EtaEstimate, count_surprises
 from tasid.algorithms.tasid import collect, grouped
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import roll
 from tasid.envs.target import CALIBRATION, MONITORING, Target, episode_keys, seed_key
 from tasid.envs.waves import in_waves
-from tasid.mdp.outcomes import outcomes
 
 _BINS = 10
-
-
-def watch(
-    policy: Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
-) -> Surprises:
-    """Follow the policy and count where outcomes were not the intended ones."""
-    target = oracle(env, policy.horizon)
-    check_fit(policy, target)
-    seen = Surprises(policy.plan, outcomes(policy.simulator).number)
-    for first in range(0, episodes, WIDTH):
-        rows = min(WIDTH, episodes - first)
-        if target.traceable:
-            path = _paths_compiled(target, policy.decoder, seed_key(seed), first)
-        else:
-            run = partial(_paths, decoder=policy.decoder, key=seed_key(seed), first=first)
-            path = in_waves(target, run, rows=range(rows), width=WIDTH)
-        seen.add_path(np.asarray(path)[:rows])
-    return seen
 
 
 def estimate_eta(
     policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
 ) -> EtaEstimate:
     """How often outcomes are not the intended ones, with the test against the planned η."""
+    target = oracle(env, policy.horizon)
+    check_fit(policy, target)
     if isinstance(policy, BeliefPolicy):
-        target = oracle(env, policy.horizon)
-        check_fit(policy, target)
         return found_at_work(policy, target, episodes=episodes, seed=seed).eta
-    return watch(policy, env, episodes=episodes, seed=seed).eta()
+    key, counts = seed_key(seed), np.zeros(2, np.int64)
+    for first in range(0, episodes, WIDTH):
+        rows = min(WIDTH, episodes - first)
+        if target.traceable:
+            path = _paths_compiled(target, policy.decoder, key, first)
+        else:
+            run = partial(_paths, decoder=policy.decoder, key=key, first=first)
+            path = in_waves(target, run, rows=range(rows), width=WIDTH)
+        counts += count_surprises(policy.plan, np.asarray(path)[:rows])
+    return EtaEstimate.of(*counts.tolist(), planned=policy.plan.eta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,22 +102,11 @@ def _calibrate_step(
     one, group = partial(jax.tree.map, lambda leaf: leaf[0]), lambda leaf: leaf[None]
     key = jax.random.fold_in(seed_key(seed), CALIBRATION)[None]
     decoder = policy.decoder
-    data = one(
-        collect(
-            grouped([target]),
-            jax.tree.map(group, decoder),
-            key,
-            h,
-            first=0,
-            episodes=episodes,
-        )
-    )
-    memory = Tracked(data.states, data.x, data.path, data.cluster)
+    data = one(collect(grouped([target]), jax.tree.map(group, decoder), key, h, episodes=episodes))
+    memory = Tracked(data.states, data.x, jnp.zeros((episodes, 0), jnp.int32), data.cluster)
     decoded = decoder.decode(memory, data.x_next, jnp.int32(h))
-    tables = decoder.labels.at(h)
-    choice = np.asarray((tables.valid[data.states].sum(axis=-1) > 1) & data.live)
-    right = np.asarray(tables.command[data.states, decoded.label] == data.command)
-    return np.asarray(decoded.confidence, np.float64)[choice], right[choice]
+    live, right = np.asarray(data.live), np.asarray(decoded.action == data.command)
+    return np.asarray(decoded.confidence, np.float64)[live], right[live]
 
 
 def _paths(target: Target, decoder: Decoder, key: jax.Array, first: Any) -> jax.Array:

@@ -16,7 +16,7 @@ import numpy as np
 from tasid.algorithms.decoder import Decoder
 from tasid.algorithms.tasid import FITTING, Explored, Fitted
 from tasid.envs.target import Target, seed_key, stream
-from tasid.learning import MLP, Fit, FitConfig, Network, Transitions, action_labels, fit
+from tasid.learning import MLP, Fit, FitConfig, Network, Transitions, fit
 from tasid.learning.convolution import CNN
 from tasid.mdp import RobustPlan
 
@@ -26,8 +26,6 @@ IMAGES = FitConfig(batch_size=256, clip=100.0)
 
 class PaperLearner:
     """Algorithm 2, line 11, for one seed or several under `vmap`."""
-
-    detours = 0.0
 
     def __init__(
         self,
@@ -40,27 +38,19 @@ class PaperLearner:
     ) -> None:
         self._network = paper_network(targets[0])
         self._config = config or (IMAGES if isinstance(self._network, CNN) else FitConfig())
-        self._episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
+        self.episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
         keys = jnp.stack([seed_key(seed) for seed in seeds])
         self._keys = stream(keys, FITTING + 1)
         self._models = jax.vmap(self._network.init)(stream(keys, FITTING))
-        decoders = [
-            Decoder.blank(plan, action_labels(plan.simulator), self._network) for plan in plans
-        ]
+        decoders = [Decoder.blank(plan, self._network) for plan in plans]
         self.decoder = jax.tree.map(lambda *leaves: jnp.stack(leaves), *decoders)
-
-    def wants(self, h: int, taken: int) -> int:
-        """n/H episodes for every step."""
-        return self._episodes if taken == 0 else 0
 
     def learn(self, h: int, data: Explored) -> Fitted:
         """f_h = argmax_f Σ ln f(a_h | x_h, x_{h+1}), warm-started from f_{h−1}."""
-        shape = (*data.command.shape, self._network.num_labels)
         transitions = Transitions(
             x=data.x,
             x_next=data.x_next,
             label=data.command,
-            valid=jnp.ones(shape, bool),
             weight=jnp.asarray(data.live, jnp.float32),
         )
         keys = stream(self._keys, h)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.learning.clusterer import Clusterer, Glance
-from tasid.learning.labels import labels_for
-from tasid.learning.networks import Network, network_from
-from tasid.learning.own import NetworkLike, Own, OwnNetwork
+from tasid.learning.networks import network_from
 from tasid.mdp import AbstractSimulator, RobustPlan
+from tasid.mdp.size import refuse_larger
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 _KIND = "policy"
@@ -74,7 +73,6 @@ class Policy:
             "eta": self.plan.eta,
             "start_value": self.plan.start_value,
             "method": self.method,
-            "labels": self.decoder.labels.kind,
             "network": self.decoder.network.describe(),
             "observation_shape": list(self.observation_shape),
             "observation_dtype": self.observation_dtype,
@@ -84,7 +82,6 @@ class Policy:
             **self.simulator.arrays(),
             "plan.actions": self.plan.actions,
             "models": np.asarray(self.decoder.models),
-            "temperature": np.asarray(self.decoder.temperature),
         }
         clusterer = self.decoder.clusterer
         if clusterer is not None:
@@ -94,23 +91,25 @@ class Policy:
         return write_artifact(path, kind=_KIND, metadata=metadata, arrays=arrays)
 
 
-def load(path: str | Path, *, model: Own | None = None) -> Policy:
-    """Read a policy written by `Policy.save`; every byte is verified, nothing is executed.
-
-    A policy that was learned with a network of your own needs the function that makes it.
-    """
+def load(path: str | Path) -> Policy:
+    """Read a policy written by `Policy.save`; every byte is verified, nothing is executed."""
     artifact = read_artifact(path, kind=_KIND)
     meta, arrays = artifact.metadata, artifact.arrays
+    if meta.get("method") == "outcome":
+        raise ArtifactError(
+            f"{path}: a policy of the method 'outcome', which is gone; learn it again with 'belief'"
+        )
     try:
         simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
         actions, models = arrays["plan.actions"], arrays["models"]
-        labels = labels_for(meta["labels"], simulator)
-        network = _network(meta, labels.num_labels, model)
+        network = network_from(meta["network"])
         expected = (simulator.horizon - 1, network.num_parameters)
         if actions.shape != (simulator.horizon, simulator.num_states):
             raise ValueError(f"plan.actions has shape {actions.shape}")
         if actions.max(initial=0) >= simulator.num_actions:
             raise ValueError("plan.actions names an action that the simulator does not have")
+        if network.num_labels != simulator.num_actions:
+            raise ValueError(f"the network tells {network.num_labels} actions apart")
         clusterer = _clusterer(meta, arrays, simulator)
         each = () if clusterer is None else (clusterer.network.clusters, *expected)
         if models.shape not in (expected, each):
@@ -118,32 +117,23 @@ def load(path: str | Path, *, model: Own | None = None) -> Policy:
         plan = RobustPlan(
             simulator, float(meta["eta"]), actions, float(meta["start_value"]), None, actions.size
         )
-        decoder = replace(
-            Decoder.blank(plan, labels, network).with_models(models),
-            temperature=jnp.float32(arrays["temperature"]),
-        )
+        decoder = Decoder.blank(plan, network).with_models(models)
         if clusterer is not None:
             decoder = decoder.with_starts(clusterer, arrays["clusterer.starts"])
-        shape = tuple(int(n) for n in meta["observation_shape"])
-        dtype = np.dtype(meta["observation_dtype"]).name
+        shape, dtype = checked_sight(meta)
         return Policy(plan, decoder, shape, dtype, str(meta["method"]), meta["environment"])
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
 
 
-def _network(meta: Mapping[str, Any], labels: int, model: Own | None) -> Network:
-    described = meta["network"]
-    if described.get("kind") != "own":
-        return network_from(described)
-    if model is None:
-        raise ValueError(
-            f"its network, {described.get('name')}, is one of your own; give the function that "
-            "makes it as model"
-        )
-    made = model(tuple(meta["observation_shape"]), labels)
-    if not isinstance(made, NetworkLike):
-        raise TypeError(f"model: it made a {type(made).__name__} without init and apply")
-    return OwnNetwork(made, labels)
+def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a stored policy's observations, of which agents make batches."""
+    shape = tuple(int(n) for n in meta["observation_shape"])
+    dtype = np.dtype(meta["observation_dtype"])
+    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
+        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
+    refuse_larger("observation_shape", (WIDTH, *shape), dtype.itemsize, "no target shows as much")
+    return shape, dtype.name
 
 
 def _clusterer(
@@ -207,8 +197,8 @@ class Agent:
         """Does the tracked state no longer explain what is seen?
 
         A running sum of log-odds, never below 0, of what has been seen if the tracked state were
-        wrong against right: outcomes that are not the intended ones, and observations that look
-        like outcomes the state does not have. States with one outcome only say nothing.
+        wrong against right: outcomes that are not the intended ones. States with one outcome only
+        say nothing.
         """
         return self._doubt >= LOST
 
@@ -234,23 +224,19 @@ class Agent:
         state = int(self._memory.states[self._slot])
         if decoded is not None and self._step:
             self._confidence = float(decoded.confidence[self._slot])
-            self._suspect(state, float(decoded.explained[self._slot]))
+            self._suspect(state)
         self._state, self._action = state, int(actions[self._slot])
         self._step += 1
         return self._action
 
-    def _suspect(self, state: int, explained: float) -> None:
+    def _suspect(self, state: int) -> None:
         """Weigh the step just decoded: from the last state by the last action to `state`."""
         successors = self._policy.simulator.successor_at(self._step - 1)[self._state]
         eta = max(self._policy.plan.eta, 0.02)
-        number = len(set(successors.tolist()))
-        if number == 1:
+        if len(set(successors.tolist())) == 1:
             return  # training never had to tell what that looks like
         surprised = int(successors[self._action]) != state
         odds = math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
-        labels = self._policy.decoder.labels
-        if labels.name_places and number < labels.num_labels:
-            odds += min(max(math.log((1.001 - explained) / (explained + 0.001)), -1.5), 3.0)
         self._doubt = max(0.0, self._doubt + odds)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH
-from tasid.algorithms.policy import checked_observation
+from tasid.algorithms.policy import checked_observation, checked_sight
 from tasid.learning.networks import Sight, sight_from
+from tasid.mdp.size import MOST_STEPS
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 KIND = "ppo-policy"
@@ -95,7 +96,7 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
     meta = artifact.metadata
     try:
         network = sight_from(meta["network"])
-        shape = tuple(int(n) for n in meta["observation_shape"])
+        shape, dtype = checked_sight(meta)
         parameters = artifact.arrays["policy"]
         if int(np.prod(shape)) != network.inputs:
             raise ValueError(
@@ -107,10 +108,10 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
                 f"({network.num_parameters},)"
             )
         actor = Greedy(jnp.asarray(parameters), network)
-        dtype = np.dtype(meta["observation_dtype"]).name
-        return PPOPolicy(
-            actor, int(meta["horizon"]), shape, str(meta["method"]), meta["environment"], dtype
-        )
+        horizon = int(meta["horizon"])
+        if not 1 <= horizon <= MOST_STEPS:
+            raise ValueError(f"horizon {horizon} is not in 1 … {MOST_STEPS}")
+        return PPOPolicy(actor, horizon, shape, str(meta["method"]), meta["environment"], dtype)
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(
             f"{path}: intact, but not a PPO policy of this version: {error}"

@@ -7,8 +7,7 @@ Guarantee (Theorem 2): if the target's latent MDP is an η-perturbation of the m
 model class is realisable, the returned policy is ε-close to the robust one with latent access,
 with a number of episodes that does not depend on the number of states.
 
-This file is the algorithm; how a step's model is fitted, and on how many episodes, is the business
-of a `Learner`: `paper_method` does what the paper does, `outcome_method` needs far fewer episodes.
+This file is the algorithm; how a step's model is fitted is the business of `paper_method`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.envs.rollout import Actor, Moment, roll_keeping
+from tasid.envs.rollout import roll
 from tasid.envs.target import Target, episode_keys, seed_key, stream, unfinished
 from tasid.envs.waves import in_waves
 from tasid.mdp import RobustPlan
 
 EXPLORATION = 1 << 28
-DETOUR = EXPLORATION + 1
 FITTING = 1 << 29
 """Streams of a key, far above those that targets use for their steps."""
 
@@ -61,24 +59,11 @@ class StepEnded:
     epochs: int
     seconds_collecting: float
     seconds_fitting: float
-    eta: tuple[float, float, float] | None = None
-    """How often outcomes of the plan's actions were not the intended ones so far, and a 95 %
-    interval of that; None if nobody looked."""
 
 
 Event = EpochEnded | StepEnded
 Callback = Callable[[Event], None]
 """Progress bars, records and loggers are functions of events."""
-
-
-class Aside(NamedTuple):
-    """The transitions of detours, whose commands were random as well; without one, anything."""
-
-    x: jax.Array
-    x_next: jax.Array
-    states: jax.Array
-    command: jax.Array
-    live: jax.Array
 
 
 class Explored(NamedTuple):
@@ -89,19 +74,11 @@ class Explored(NamedTuple):
     states: jax.Array
     """ŝ_h, where the policy believed to be."""
     command: jax.Array
-    """The action that was executed: the representative of a uniformly drawn label."""
-    path: jax.Array
-    """ŝ_0 … ŝ_{h−1} of the roll-in, [G, n, H]."""
-    detour: jax.Array
-    """The step of the roll-in at which a random outcome was commanded; −1 if at none."""
+    """The action that was executed, drawn uniformly."""
     live: jax.Array
     """Had the episode not ended before this step? If it had, it counts, and teaches nothing."""
-    aside: Aside | None
-    """What happened at the detours, where there are any."""
     cluster: jax.Array | None = None
     """φ̂(x_0), where every cluster of starts has models of its own."""
-    begun: jax.Array | None = None
-    """How many steps of the roll-in began before the episode ended: h, if it did not end."""
 
 
 class Fitted(NamedTuple):
@@ -111,8 +88,6 @@ class Fitted(NamedTuple):
     epochs: Sequence[int]
     history: Sequence[Sequence[tuple[float, float]]]
     """Training and validation loss of every epoch."""
-    eta: tuple[float, float, float] | None = None
-    """As in `StepEnded`."""
 
 
 class Learner(Protocol):
@@ -123,14 +98,11 @@ class Learner(Protocol):
         """The decoders so far, stacked over seeds."""
 
     @property
-    def detours(self) -> float:
-        """The fraction of roll-ins that leave π for one random outcome shortly before step h."""
-
-    def wants(self, h: int, taken: int) -> int:
-        """How many (more) episodes step h needs, having had `taken`; 0 if it is done."""
+    def episodes(self) -> int:
+        """How many episodes a step takes."""
 
     def learn(self, h: int, data: Explored) -> Fitted:
-        """Fit, or refine, the model of step h and give it to the decoder."""
+        """Fit the model of step h and give it to the decoder."""
 
 
 @dataclass(frozen=True)
@@ -162,38 +134,23 @@ def tasid(
     steps = plans[0].simulator.horizon - 1
 
     for h in range(steps):
-        taken, collecting, fitting = 0, 0.0, 0.0
-        fitted = None
-        while more := learner.wants(h, taken):
-            # Lines 5–10: roll in with π, explore one step, remember the transition.
-            started = time.perf_counter()
-            data = collect(
-                target,
-                learner.decoder,
-                keys,
-                h,
-                first=taken,
-                episodes=more,
-                detours=learner.detours,
-            )
-            collected = time.perf_counter()
-            # Lines 11–14: fit f_h; α_h, φ_{h+1} and π_{h+1} are the decoder with one model more.
-            fitted = learner.learn(h, data)
-            taken += more
-            collecting += collected - started
-            fitting += time.perf_counter() - collected
-        assert fitted is not None, "every step wants episodes"
+        # Lines 5–10: roll in with π, explore one step, remember the transition.
+        started = time.perf_counter()
+        data = collect(target, learner.decoder, keys, h, episodes=learner.episodes)
+        collected = time.perf_counter()
+        # Lines 11–14: fit f_h; α_h, φ_{h+1} and π_{h+1} are the decoder with one model more.
+        fitted = learner.learn(h, data)
+        ended_at = time.perf_counter()
         for i, seed in enumerate(seeds):
             ended = StepEnded(
                 seed=seed,
                 step=h,
                 steps=steps,
-                episodes=taken,
+                episodes=learner.episodes,
                 validation_loss=float(fitted.validation_loss[i]),
                 epochs=int(fitted.epochs[i]),
-                seconds_collecting=collecting,
-                seconds_fitting=fitting,
-                eta=fitted.eta,
+                seconds_collecting=collected - started,
+                seconds_fitting=ended_at - collected,
             )
             history[i].append(ended)
             _announce(callbacks, ended, fitted.history[i])
@@ -210,35 +167,22 @@ def tasid(
     ]
 
 
-def collect(
-    target: Any,
-    decoder: Decoder,
-    keys: jax.Array,
-    h: int,
-    *,
-    first: int,
-    episodes: int,
-    detours: float = 0.0,
-) -> Explored:
-    """Fresh episodes first … first + episodes − 1 of step h, for every seed.
+def collect(target: Any, decoder: Decoder, keys: jax.Array, h: int, *, episodes: int) -> Explored:
+    """Fresh episodes 0 … episodes − 1 of step h, for every seed.
 
     `target` is what `grouped` made of the seeds' targets.
     """
+    firsts = range(0, episodes, WIDTH)
     if isinstance(target, list):
-        return _collect_on_host(target, decoder, keys, h, range(first, first + episodes), detours)
+        return _collect_on_host(target, decoder, keys, h, firsts, episodes)
 
-    def one(chunk: int) -> Explored:
-        return _explore_all(target, decoder, keys, h, chunk * WIDTH, detours)
+    def one(first: int) -> Explored:
+        return _explore_all(target, decoder, keys, h, first)
 
-    # An episode's slot is its index modulo the width, so chunks start at multiples of it. They
-    # are pure: two threads change the time and nothing else.
-    chunks = range(first // WIDTH, -(-(first + episodes) // WIDTH))
+    # Chunks are pure: two threads change the time and nothing else.
     with ThreadPoolExecutor(max_workers=2) as pool:
-        parts = list(pool.map(one, chunks))
-    skipped = first - chunks.start * WIDTH
-    return jax.tree.map(
-        lambda *tables: jnp.concatenate(tables, axis=1)[:, skipped : skipped + episodes], *parts
-    )
+        parts = list(pool.map(one, firsts))
+    return jax.tree.map(lambda *tables: jnp.concatenate(tables, axis=1)[:, :episodes], *parts)
 
 
 def grouped(targets: Sequence[Target]) -> Any:
@@ -251,130 +195,62 @@ def _collect_on_host(
     decoders: Decoder,
     keys: jax.Array,
     h: int,
-    episodes: range,
-    detours: float,
+    firsts: range,
+    episodes: int,
 ) -> Explored:
     """The same episodes step by step: none but those wanted run, in the slots they always have."""
     found = []
     for i, target in enumerate(targets):
         decoder = jax.tree.map(itemgetter(i), decoders)
         parts = []
-        for chunk in range(episodes.start // WIDTH, -(-episodes.stop // WIDTH)):
-            first = chunk * WIDTH
-            explore = partial(_explore, decoder=decoder, key=keys[i], h=h, first=first)
-            slots = [n - first for n in episodes if 0 <= n - first < WIDTH]
-            run = partial(explore, detours=detours)
+        for first in firsts:
+            run = partial(_explore, decoder=decoder, key=keys[i], h=h, first=first)
+            slots = range(min(WIDTH, episodes - first))
             parts.append(in_waves(target, run, rows=slots, width=WIDTH))
         found.append(jax.tree.map(lambda *tables: np.concatenate(tables), *parts))
     return jax.tree.map(lambda *tables: np.stack(tables), *found)
 
 
-@partial(jax.jit, static_argnums=5)
+@jax.jit
 def _explore_all(
-    targets: Any,
-    decoders: Decoder,
-    keys: jax.Array,
-    h: jax.Array,
-    first: jax.Array,
-    detours: float,
+    targets: Any, decoders: Decoder, keys: jax.Array, h: jax.Array, first: jax.Array
 ) -> Explored:
-    explore = partial(_explore, h=h, first=first, detours=detours)
-    return jax.vmap(explore)(targets, decoders, keys)
+    return jax.vmap(partial(_explore, h=h, first=first))(targets, decoders, keys)
 
 
-def _explore(
-    target: Target,
-    decoder: Decoder,
-    key: jax.Array,
-    *,
-    h: Any,
-    first: Any,
-    detours: float,
-) -> Explored:
-    """Lines 7–9: follow π for h steps, execute a uniformly random label's command, look again."""
-    keys, detour = _draw_episodes(key, h, first, detours)
-    actor: Actor = _Detouring(decoder, keys, detour) if detours else decoder
-    keep, at_first = partial(_keep, target, detour), partial(_at_first, aside=detours > 0)
-    moment, (begun, aside) = roll_keeping(
-        target, actor, keys, steps=h, keep=keep, at_first=at_first
-    )
-    live = unfinished(target, moment.state, WIDTH)
+def _explore(target: Target, decoder: Decoder, key: jax.Array, *, h: Any, first: Any) -> Explored:
+    """Lines 7–9 for one batch of fresh episodes of step h."""
+    return explore(target, decoder, _draw_episodes(key, h, first), h)
+
+
+def explore(target: Target, decoder: Decoder, keys: jax.Array, h: Any) -> Explored:
+    """Lines 7–9: follow π for h steps, execute a uniformly random action, look again."""
+    moment = roll(target, decoder, keys, steps=h)
+    live = unfinished(target, moment.state, keys.shape[0])
     states, command = _command(decoder, moment.carry, moment.observations, keys, h)
     x = moment.observations
     _, x_next, _ = target.step(moment.state, command, h, keys)
-    path, cluster = moment.carry.path, moment.carry.cluster
-    return Explored(x, x_next, states, command, path, detour, live, aside, cluster, begun)
+    return Explored(x, x_next, states, command, live, moment.carry.cluster)
 
 
-def _at_first(first: Moment, *, aside: bool) -> tuple[jax.Array, Aside | None]:
-    none, x, states = jnp.zeros(WIDTH, jnp.int32), first.observations, first.carry.states
-    return none, Aside(x, x, states, none, jnp.zeros(WIDTH, bool)) if aside else None
-
-
-def _keep(
-    target: Target,
-    detour: jax.Array,
-    kept: tuple[jax.Array, Aside | None],
-    before: Moment,
-    actions: jax.Array,
-    after: Moment,
-    h: jax.Array,
-) -> tuple[jax.Array, Aside | None]:
-    """Count the steps that begin, and keep the transition of the detours that are now."""
-    begun, aside = kept
-    live = unfinished(target, before.state, WIDTH)
-    begun = begun + jnp.asarray(live, jnp.int32)
-    if aside is None:
-        return begun, None
-    now = Aside(before.observations, after.observations, after.carry.states, actions, live)
-
-    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where((detour == h).reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-    return begun, jax.tree.map(choose, now, aside)
-
-
-@partial(jax.jit, static_argnums=3)
-def _draw_episodes(
-    key: jax.Array, h: jax.Array, first: jax.Array, detours: float
-) -> tuple[jax.Array, jax.Array]:
-    keys = episode_keys(key, h, first + jnp.arange(WIDTH))
-    return keys, _draw_detours(keys, h, detours)
+@jax.jit
+def _draw_episodes(key: jax.Array, h: jax.Array, first: jax.Array) -> jax.Array:
+    return episode_keys(key, h, first + jnp.arange(WIDTH))
 
 
 @jax.jit
 def _command(
     decoder: Decoder, memory: Tracked, observations: jax.Array, keys: jax.Array, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """ŝ_h, and the command of a label drawn uniformly there."""
+    """ŝ_h, and an action drawn uniformly."""
     states = decoder.track(memory, observations, h)
-    _, command = decoder.labels.draw(stream(keys, EXPLORATION), states, h)
-    return states, command
+    return states, random_actions(stream(keys, EXPLORATION), decoder.num_actions)
 
 
-class _Detouring(NamedTuple):
-    """π, but for one random outcome at an episode's detour: that is where slips lead, too."""
-
-    decoder: Decoder
-    keys: jax.Array
-    detour: jax.Array
-
-    def start(self, observations: jax.Array) -> Tracked:
-        return self.decoder.start(observations)
-
-    def act(
-        self, memory: Tracked, observations: jax.Array, h: jax.Array
-    ) -> tuple[Tracked, jax.Array]:
-        memory, actions = self.decoder.act(memory, observations, h)
-        _, command = self.decoder.labels.draw(stream(self.keys, DETOUR), memory.states, h)
-        return memory, jnp.where(self.detour == h, command, actions)
-
-
-def _draw_detours(keys: jax.Array, h: jax.Array, fraction: float) -> jax.Array:
-    """One of the two steps before h for a fraction of the episodes, −1 for the others."""
-    drawn = jax.vmap(jax.random.uniform)(stream(keys, DETOUR + 1))
-    back = jnp.where(drawn < 0.5 * fraction, 1, 2)
-    return jnp.where(drawn < fraction, jnp.maximum(h - back, -1), -1)
+def random_actions(keys: jax.Array, number: int) -> jax.Array:
+    """One of so many actions for every key, uniformly, int32 [W]."""
+    drawn = jax.vmap(jax.random.uniform)(keys)
+    return jnp.minimum((drawn * number).astype(jnp.int32), number - 1)
 
 
 def _stack(trees: Sequence[Any]) -> Any:

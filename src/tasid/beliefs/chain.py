@@ -69,6 +69,11 @@ class Chain:
         return _over(sim, [everywhere] if narrow is None else narrow)
 
     @property
+    def layered(self) -> bool:
+        """Has every step slots of its own?"""
+        return self.states.shape[0] > 1
+
+    @property
     def num_slots(self) -> int:
         """M."""
         return int(self.states.shape[1])

@@ -9,14 +9,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from tasid.cli import interrupt
+from tasid import __version__
+from tasid.cli import interrupt, plain_text
 from tasid.cli.budget import budget
 from tasid.cli.check import check
 from tasid.cli.evaluate import evaluate
 from tasid.cli.plan import plan
+from tasid.cli.record import record
 from tasid.cli.report import report
 from tasid.cli.reproduce import reproduce
 from tasid.cli.train import train
@@ -24,13 +27,32 @@ from tasid.cli.watch import watch
 
 app = typer.Typer(
     name="tasid",
-    help="From a map and an environment to a robust policy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (plan, check, train, evaluate, watch, report, budget, reproduce):
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tasid {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """From a map and an environment to a robust policy."""
+
+
+for command in (plan, check, train, record, evaluate, watch, report, budget, reproduce):
     app.command()(command)
 
 
@@ -39,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # Compiled code is kept between runs; JAX reads this when a command imports it.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    plain_text.fall_back()
     try:
         with interrupt.never_lost():
             app(args=arguments, prog_name="tasid")
@@ -46,10 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if ended.code == interrupt.CODE:
             interrupt.leave()
         raise
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, OverflowError) as error:
         if os.environ.get("TASID_TRACEBACK"):
             raise
         _fail(str(error), 2)
+    except MemoryError as error:
+        _fail(f"out of memory ({error})", 2)
 
 
 def _fail(message: str, code: int) -> None:

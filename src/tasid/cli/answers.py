@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
+from textwrap import fill
 from typing import Any
 
 
@@ -23,9 +24,20 @@ def print_training(result: dict[str, Any]) -> None:
         low, high = estimate["low"], estimate["high"]
         print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
     print(f"model             {result['model']}")
+    print_certificate(result["certificate"])
     for warning in result["warnings"]:
         print(f"warning: {warning}")
     print(f"policy            {result['policy']}")
+
+
+def print_certificate(record: dict[str, Any] | None) -> None:
+    if record is None:
+        return
+    from tasid.algorithms.certificate import ReturnCertificate
+
+    verdict = "void" if record["void"] else "passed" if record["passed"] else "not passed"
+    print(f"certificate       {verdict}, by {record['episodes']} fresh episodes")
+    print(fill(ReturnCertificate.of(record).summary(), 88))
 
 
 def print_plan(result: dict[str, Any], flips: str) -> None:
@@ -65,10 +77,13 @@ def print_scores(result: dict[str, Any]) -> None:
         return
     print(f"robust value      {result['robust_value']:.4f}  (exact, with the latent state in view)")
     print(f"blind value       {result['blind_value']:.4f}  (exact, best without looking)")
-    for name in ("ratio", "skill"):
-        value = result[name]
-        print(f"{name:<17} " + ("unknown" if value is None else f"{value:.4f}"))
-    if result["blind_value"] > 0.5 * result["robust_value"]:
+    if result["ratio"] is not None:
+        print(f"ratio             {result['ratio']:.4f}")
+    elif result["difference"] is not None:
+        print(f"difference        {result['difference']:+.4f}  (of the range of returns)")
+    skill = result["skill"]
+    print("skill             " + ("unknown" if skill is None else f"{skill:.4f}"))
+    if result["ratio"] is not None and result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
 
 

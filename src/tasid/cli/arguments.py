@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasid.cli import ranges
+
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator
     from tasid.mdp.sources.doors import LostDoor
@@ -17,16 +19,27 @@ if TYPE_CHECKING:
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
 ]
-Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]
-Eta = Annotated[float, typer.Option(help="Perturbation level η the plan guards against.")]
+Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.", callback=ranges.steps)]
+Eta = Annotated[
+    float,
+    typer.Option(help="Perturbation level η the plan guards against.", callback=ranges.finite),
+]
 EtaOrMaps = Annotated[
     float | None,
     typer.Option(
-        help="Perturbation level η the plan guards against; the map's own if it has one, or 0.1."
+        help="Perturbation level η the plan guards against; the map's own if it has one, or 0.1.",
+        callback=ranges.finite,
     ),
 ]
 USUAL_ETA = 0.1
-Seed = Annotated[int, typer.Option(help="Seeds everything.")]
+_PLACES = {"start", "goal"}
+Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
+EpisodesSeed = Annotated[
+    int, typer.Option(help="Draws the episodes, nothing else.", callback=ranges.seeds)
+]
+EnvSeed = Annotated[
+    int | None, typer.Option(help="Instance of the environment.", callback=ranges.seeds)
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the environment; repeatable."),
@@ -41,17 +54,34 @@ MapSettings = Annotated[
 ]
 Episodes = Annotated[
     int | None,
-    typer.Option(help="Episodes to evaluate on; 10 000, or 1000 in gym:ID, if not given."),
+    typer.Option(
+        help="Episodes to evaluate on; 10 000, or 1000 in gym:ID, if not given.",
+        callback=ranges.episodes,
+    ),
 ]
 
 
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
     options = {name: value for name, value in given.items() if value is not None}
+    return options | _read("--set", settings)
+
+
+def map_options(settings: list[str] | None) -> dict[str, Any]:
+    """Map options from --map KEY=VALUE (TOML values); places may be written x,y."""
+    options = _read("--map", settings)
+    for name in _PLACES & options.keys():
+        if isinstance(options[name], str):
+            options[name] = point(f"--map {name}", options[name])
+    return options
+
+
+def _read(flag: str, settings: list[str] | None) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     for setting in settings or ():
         key, equals, text = setting.partition("=")
         if not equals or not key.isidentifier():
-            raise ValueError(f"--set: {setting!r} is not KEY=VALUE")
+            raise ValueError(f"{flag}: {setting!r} is not KEY=VALUE")
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -111,12 +141,18 @@ def lost_doors_of(source: str, options: dict[str, Any]) -> list[LostDoor] | None
     return lost_doors(source, **{name: options[name] for name in named if name in options})
 
 
+def implied_eta(sim: AbstractSimulator | None) -> float:
+    """The η of the environment that the map was made from, if the map knows it; else 0."""
+    known = None if sim is None or sim.origin is None else sim.origin.implied_eta
+    return known or 0.0
+
+
 def eta_for(eta: float | None, sim: AbstractSimulator | None) -> float:
     """As given; else what the map says of the environment it was made from, if anything slips."""
     if eta is not None:
         return eta
-    implied = None if sim is None or sim.origin is None else sim.origin.implied_eta
-    if implied is not None and implied >= 0.5:
+    implied = implied_eta(sim)
+    if implied >= 0.5:
         raise ValueError(
             f"--eta: on this map the environment does something else with probability {implied:g}, "
             "and from 0.5 on nobody can tell what happened; make it slip less, or give an --eta "
@@ -136,9 +172,12 @@ def map_for(
 
     A Gymnasium environment that is its own map takes its options too, and the likeliest successors.
     """
-    given = environment_options(settings)
+    given = map_options(settings)
     if simulator is None:
         if env.startswith("gym:"):
+            from tasid.mdp.sources.gym_id import check_id
+
+            check_id(env.removeprefix("gym:"), argument="ENV")
             raise ValueError(f"--simulator: {env} brings no map; say which one it has")
         if given:
             raise ValueError(f"--map: {next(iter(given))} without --simulator")

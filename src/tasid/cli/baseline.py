@@ -17,10 +17,11 @@ _OF_TASID = (
     "simulator",
     "map_settings",
     "method",
-    "epsilon",
-    "delta",
-    "labels",
-    "starts_by",
+    "classes",
+    "certify",
+    "certify_epsilon",
+    "certify_episodes",
+    "certify_attempt",
 )
 
 

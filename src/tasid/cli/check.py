@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json
 from tasid.cli.arguments import (
     USUAL_ETA,
+    EnvSeed,
+    EpisodesSeed,
     EtaOrMaps,
     Horizon,
     Json,
@@ -17,8 +20,10 @@ from tasid.cli.arguments import (
     Simulator,
     environment_options,
     eta_for,
+    implied_eta,
     map_for,
 )
+from tasid.cli.imports import Imports, import_all
 
 _MARKS = {"ok": "ok      ", "problem": "PROBLEM ", "note": "        "}
 
@@ -29,16 +34,26 @@ def check(
     map_settings: MapSettings = None,
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
-    episodes: Annotated[int, typer.Option(help="Episodes for each test.")] = 160,
-    seed: Annotated[int, typer.Option(help="Draws the episodes.")] = 0,
-    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    episodes: Annotated[
+        int,
+        typer.Option(
+            help="Episodes for each test.", callback=ranges.within(2, ranges.MOST_CHECKED)
+        ),
+    ] = 160,
+    seed: EpisodesSeed = 0,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
+    imports: Imports = None,
+    method: Annotated[str, typer.Option(help="How it is to be learned: belief or paper.")] = (
+        "belief"
+    ),
     as_json: Json = False,
 ) -> None:
     """Hold a target against a map before anything is learned: what does not fit?"""
     from tasid.envs.registry import open_world
     from tasid.runs.check import check_target
 
+    import_all(imports)
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon} if ours else {}))
     if ours:
@@ -46,8 +61,11 @@ def check(
         if env_seed is not None:
             options["seed"] = env_seed
     sim, _ = map_for(env, options, simulator, map_settings, horizon)
-    world, eta = open_world(env, **options), eta_for(eta, sim)
-    found = check_target(world, sim, eta=eta, episodes=episodes, seed=seed)
+    if eta is None and implied_eta(sim) >= 0.5:
+        eta = USUAL_ETA  # nothing to plan for: the check says so instead of being refused
+    planned = eta_for(eta, sim)
+    world = open_world(env, **options)
+    found = check_target(world, sim, eta=planned, episodes=episodes, seed=seed, method=method)
     if as_json:
         print_json(found.as_json())
         return

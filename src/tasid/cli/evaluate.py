@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from tasid.cli.answers import print_json, print_scores
-from tasid.cli.arguments import Episodes, Json, Settings, environment_options
+from tasid.cli.arguments import EnvSeed, Episodes, EpisodesSeed, Json, Settings
+from tasid.cli.imports import Imports, import_all
+from tasid.cli.recorded import world_of
 
 
 def evaluate(
@@ -16,26 +18,21 @@ def evaluate(
     env: Annotated[
         str | None, typer.Option(help="Another environment than the recorded one.")
     ] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
+    imports: Imports = None,
     episodes: Episodes = None,
-    seed: Annotated[int, typer.Option(help="Draws the episodes, nothing else.")] = 0,
+    seed: EpisodesSeed = 0,
     as_json: Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""
     from tasid.algorithms import load
     from tasid.envs import BlockMDP
-    from tasid.envs.registry import open_world
     from tasid.runs.scoring import score
 
-    loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
-    recorded = loaded.environment
-    if recorded is None and env is None:
-        raise ValueError("policy: it records no environment; say which one with --env")
-    name = env or str(recorded["name"])  # type: ignore[index]
-    options = dict(recorded["options"]) if recorded and recorded["name"] == name else {}
-    options |= environment_options(settings, seed=env_seed)
-    world = open_world(name, **options)
+    import_all(imports)
+    loaded = load(policy)
+    world = world_of(loaded, env, env_seed, settings)
     number = episodes if episodes is not None else 10_000 if isinstance(world, BlockMDP) else 1_000
     _, result = score(loaded, world, episodes=number, seed=seed)
     result = {**result, "episodes": result.pop("evaluation_episodes"), "policy": str(policy)}

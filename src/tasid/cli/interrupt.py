@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CODE = 130
 """The exit code that Typer gives to Ctrl-C."""
 _SOON = 0.05
+_PATIENCE = 3.0
 
 
 @contextmanager
@@ -48,7 +49,22 @@ def leave() -> NoReturn:
     Everything of ours is tidied up by now, but XLA may still compute what nobody waits for, and
     taking the interpreter apart under its threads is a segmentation fault now and then.
     """
+    _end_workers()
     print("tasid: interrupted", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(CODE)
+
+
+def _end_workers() -> None:
+    """End processes of ours and give their semaphores back, which otherwise is complained about."""
+    if "multiprocessing.process" not in sys.modules:
+        return
+    from multiprocessing import active_children, util
+
+    for child in active_children():
+        child.terminate()
+    # What the interpreter would do at its end; a queue that waits for its reader must not keep us.
+    tidy = threading.Thread(target=util._exit_function, daemon=True)  # type: ignore[attr-defined]
+    tidy.start()
+    tidy.join(_PATIENCE)

@@ -10,15 +10,19 @@ import typer
 
 from tasid.cli.answers import print_json, print_plan
 from tasid.cli.arguments import (
+    EnvSeed,
     Eta,
     Horizon,
     Json,
+    MapSettings,
     Settings,
     environment_options,
     lost_doors_of,
+    map_options,
     point,
     simulator_of,
 )
+from tasid.cli.imports import Imports, import_all
 
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator, RobustPlan
@@ -36,7 +40,7 @@ def plan(
     eta: Eta = 0.1,
     horizon: Horizon = None,
     png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Instance of the environment.")] = None,
+    env_seed: EnvSeed = None,
     start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
     goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
     cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,
@@ -49,13 +53,16 @@ def plan(
     deterministic: Annotated[
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
+    map_settings: MapSettings = None,
     settings: Settings = None,
+    imports: Imports = None,
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.mdp import certify, policy_value
     from tasid.mdp.flips import arrives, changes_of, in_words, likeliest_starts
 
+    import_all(imports)
     options = environment_options(
         settings,
         start=point("--start", start),
@@ -67,6 +74,7 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
+    options |= map_options(map_settings)
     sim = simulator_of(source, horizon, options)
     robust, nominal = _plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])

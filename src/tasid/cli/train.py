@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json, print_training
 from tasid.cli.arguments import (
     USUAL_ETA,
@@ -24,13 +25,21 @@ from tasid.cli.arguments import (
     map_for,
     run_folder,
 )
+from tasid.cli.imports import Imports, import_all
+
+if TYPE_CHECKING:
+    from tasid.runs.certify import Certify
 
 
 def train(
     context: typer.Context,
     env: Annotated[
-        str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
-    ],
+        str | None, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Learn from this log; play nowhere."),
+    ] = None,
     simulator: Simulator = None,
     map_settings: MapSettings = None,
     horizon: Horizon = None,
@@ -44,20 +53,43 @@ def train(
         typer.Option(help="What looks alike: place, rank or action, if not by evidence."),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option(help="Number of start states N; episodes begin in any of them.")
+        int | None,
+        typer.Option(
+            help="Number of start states N; episodes begin in any of them.",
+            callback=ranges.within(1, ranges.MOST_STEPS),
+        ),
     ] = None,
     algorithm: Annotated[
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
     epopt_epsilon: Annotated[
-        float | None, typer.Option(help="With +dr: pre-train on this share of worst episodes.")
+        float | None,
+        typer.Option(
+            help="With +dr: pre-train on this share of worst episodes.", callback=ranges.finite
+        ),
     ] = None,
     seed: Seed = 0,
     env_seed: Annotated[
-        int | None, typer.Option(help="Instance of the environment; the seed if not given.")
+        int | None,
+        typer.Option(
+            help="Instance of the environment; the seed if not given.", callback=ranges.seeds
+        ),
     ] = None,
     settings: Settings = None,
+    imports: Imports = None,
     evaluation_episodes: Episodes = None,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Bound from below what the policy earns.")
+    ] = False,
+    certify_epsilon: Annotated[
+        float | None, typer.Option(help="Up to what the plan's promise is to be kept.")
+    ] = None,
+    certify_episodes: Annotated[
+        int | None, typer.Option(help="Fresh episodes for it, at most; 2000 if not given.")
+    ] = None,
+    certify_attempt: Annotated[
+        int | None, typer.Option(help="Which policy this is of those tried; 1 if not given.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
     as_json: Json = False,
@@ -67,6 +99,25 @@ def train(
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
 
+    import_all(imports)
+    if log is not None:
+        from tasid.cli.train_log import train_from_log
+
+        train_from_log(
+            context,
+            log,
+            simulator=simulator,
+            map_settings=map_settings,
+            horizon=horizon,
+            eta=eta,
+            classes=classes,
+            out=out,
+            overwrite=overwrite,
+            as_json=as_json,
+        )
+        return
+    if env is None:
+        raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
     if ours:
@@ -78,8 +129,6 @@ def train(
         raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
     usual = 10_000 if ours else 1_000
     number = usual if evaluation_episodes is None else evaluation_episodes
-    if number < 1:
-        raise ValueError(f"--evaluation-episodes: {number} is below 1")
     if algorithm != "tasid":
         from tasid.cli.baseline import refuse_flags_of_tasid, train_baseline
 
@@ -118,6 +167,7 @@ def train(
         source=source,
         starts=starts,
         classes=classes,
+        certify=_certify(certify, certify_epsilon, certify_episodes, certify_attempt),
     )
     folder = out or run_folder(env, f"seed{seed}")
     with Progress(quiet=not sys.stderr.isatty()) as progress:
@@ -128,10 +178,27 @@ def train(
         print_training(result)
 
 
+def _certify(
+    asked: bool, epsilon: float | None, episodes: int | None, attempt: int | None
+) -> Certify | None:
+    from tasid.runs.certify import Certify
+
+    numbers = {"epsilon": epsilon, "episodes": episodes, "attempt": attempt}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if asked:
+        return Certify(**given)  # type: ignore[arg-type]
+    for name, number in given.items():
+        raise ValueError(f"--certify-{name}: {number} without --certify")
+    return None
+
+
 def _episodes(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise ValueError(f"--episodes: {text!r} is neither a whole number nor 'auto'") from None
+        raise ValueError(f"--episodes: {text!r:.80} is neither a whole number nor 'auto'") from None
+    if number > ranges.MOST_EPISODES:
+        raise ValueError(f"--episodes: {text:.80} is more than {ranges.MOST_EPISODES}")
+    return number

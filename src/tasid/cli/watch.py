@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasid.cli import ranges
 from tasid.cli.answers import print_json
-from tasid.cli.arguments import Json, Settings, environment_options
+from tasid.cli.arguments import EnvSeed, EpisodesSeed, Json, Settings
+from tasid.cli.imports import Imports, import_all
+from tasid.cli.recorded import world_of
 
 if TYPE_CHECKING:
     from tasid.runs.watch import Episode
@@ -18,34 +21,38 @@ def watch(
     policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
-    frames: Annotated[int, typer.Option(help="Most frames of the PNG.")] = 12,
+    frames: Annotated[
+        int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
+    ] = 12,
     env: Annotated[
         str | None, typer.Option(help="Another environment than the recorded one.")
     ] = None,
-    env_seed: Annotated[int | None, typer.Option(help="Another instance of it.")] = None,
+    env_seed: EnvSeed = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="Draws the episodes, as evaluate does.")] = 0,
-    episode: Annotated[int, typer.Option(help="Which of them, from 0.")] = 0,
+    imports: Imports = None,
+    seed: EpisodesSeed = 0,
+    episode: Annotated[
+        int,
+        typer.Option(
+            help="Which of them, from 0.", callback=ranges.within(0, ranges.MOST_EPISODES)
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Watch one episode: observation, decoded position, action, confidence."""
-    from tasid.algorithms import Policy, load
-    from tasid.envs.registry import open_world
+    """Watch one episode: observation, belief, action, confidence."""
+    from tasid.algorithms import load
+    from tasid.algorithms.ppo_policy import PPOPolicy
     from tasid.runs.watch import watch_episode
 
-    loaded = load(policy / "policy" if (policy / "policy").is_dir() else policy)
-    if not isinstance(loaded, Policy):
+    import_all(imports)
+    loaded = load(policy)
+    if isinstance(loaded, PPOPolicy):
         raise ValueError(
             f"policy: {policy} is a baseline's; it has no map and believes nothing that could be "
             "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
         )
-    recorded = loaded.environment
-    if recorded is None and env is None:
-        raise ValueError("policy: it records no environment; say which one with --env")
-    name = env or str(recorded["name"])  # type: ignore[index]
-    options = dict(recorded["options"]) if recorded and recorded["name"] == name else {}
-    options |= environment_options(settings, seed=env_seed)
-    seen = watch_episode(loaded, open_world(name, **options), seed=seed, episode=episode)
+    world = world_of(loaded, env, env_seed, settings)
+    seen = watch_episode(loaded, world, seed=seed, episode=episode)
     result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
     if gif is not None:
         from tasid.report.filmstrip import episode_gif
@@ -71,7 +78,17 @@ def _summary(seen: Episode) -> dict[str, Any]:
         "actions": seen.actions[: seen.steps].tolist(),
         "states": [seen.policy.simulator.states[s] for s in seen.states[: seen.steps].tolist()],
         "confidence": [round(c, 6) for c in seen.confidence[: seen.steps].tolist()],
+        "beliefs": None if seen.beliefs is None else [_likely(seen, h) for h in range(seen.steps)],
     }
+
+
+def _likely(seen: Episode, h: int, least: float = 0.01) -> list[list[Any]]:
+    """The states with at least this probability at step h, likeliest first, each with its own."""
+    if seen.beliefs is None:
+        return []
+    belief, states = seen.beliefs[h], seen.policy.simulator.states
+    pairs = zip(belief.states.tolist(), belief.probabilities.tolist(), strict=True)
+    return [[states[state], round(p, 6)] for state, p in pairs if p >= least]
 
 
 def _tell(seen: Episode, result: dict[str, Any]) -> None:
@@ -80,6 +97,9 @@ def _tell(seen: Episode, result: dict[str, Any]) -> None:
         believed = int(seen.states[h])
         line = f"{h:>4}  {states[believed]!s:<18} {seen.action_name(h):<18} "
         line += f"{seen.confidence[h]:.2f}{'  lost' if seen.lost[h] else ''}"
+        others = _likely(seen, h, 0.05)[1:3]
+        if others:
+            line += "  or " + ", ".join(f"{state!s} {p:.2f}" for state, p in others)
         if seen.truth is not None and int(seen.truth[h]) != believed:
             line += f"  (truly {states[int(seen.truth[h])]!s})"
         if seen.rewards[h]:

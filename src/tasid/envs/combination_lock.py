@@ -25,9 +25,11 @@ from scipy.linalg import hadamard
 
 from tasid.envs.block import BlockMDP, block_mdp
 from tasid.mdp import AbstractSimulator, PerturbedMDP, perturb
+from tasid.mdp.size import refuse_larger
 
 NAME = "combination-lock"
 _TYPES = 3
+_DEEPEST = 100
 _ARRIVAL = {1: 9.5, 2: 10.0, 3: 0.0}
 _UNPERTURBED = ("last", "none", "all")
 LAYOUTS = ("layer0", "copies")
@@ -252,8 +254,11 @@ def _check_options(
         raise ValueError(
             f"num_actions: {num_actions} is below 3; type 2 needs two good actions and a bad one"
         )
-    if depth < 0:
-        raise ValueError(f"depth: {depth} is below 0")
+    width = 1 << (2 * (_TYPES + horizon + 1)).bit_length()
+    for shape in ((width, width), (_TYPES * (horizon + 1), num_actions, num_actions)):
+        refuse_larger("horizon", shape, 8, "open a shorter lock, or one with fewer actions")
+    if not 0 <= depth <= _DEEPEST:
+        raise ValueError(f"depth: {depth} is not in 0 … {_DEEPEST}")
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise: {noise} is not a standard deviation")
     if unperturbed not in _UNPERTURBED:

@@ -7,6 +7,8 @@ environment for the next episode. Worker processes import this, so it does witho
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from tasid.envs.gym_spaces import Encoding
+from tasid.mdp.sources.gym_id import make_by_id
 
 ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
 """What a lane tells besides its observation: the episode is over; it was cut off; the environment
@@ -26,10 +29,8 @@ raised, which may be tried again; it gave something that cannot be used, which m
 
 def make_env(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """An environment by its id."""
-    try:
-        return gymnasium.make(name, **options)
-    except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
-        raise ValueError(f"env: Gymnasium makes no {name!r} of this ({error})") from None
+    made: gymnasium.Env[Any, Any] = make_by_id(name, options, argument="env")
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,13 @@ class LaneMaker:
     def __call__(self, env: gymnasium.Env[Any, Any] | None = None) -> Lane:
         """A lane; its environment is made when first needed, unless given."""
         return Lane(self, env)
+
+
+def in_worker(maker: LaneMaker, owner: int) -> Lane:
+    """A lane in a process of its own, which leaves Ctrl-C to the process `owner` that made it."""
+    if os.getpid() != owner:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return maker()
 
 
 class Lane(gymnasium.Env[NDArray[Any], np.int64]):

@@ -6,9 +6,15 @@ together; lanes without an episode of theirs are left alone.
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from multiprocessing import forkserver, resource_tracker
+from types import FrameType
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -16,7 +22,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
-from tasid.envs.gym_lane import ENDED, RAISED, REFUSED, TRUNCATED, LaneMaker
+from tasid.envs.gym_lane import ENDED, RAISED, REFUSED, TRUNCATED, LaneMaker, in_worker
 
 _DIED = (EOFError, BrokenPipeError, ConnectionResetError)
 """What the death of a worker process looks like from here."""
@@ -79,8 +85,11 @@ class Lanes:
         if self._vector is None:
             off, makers = AutoresetMode.DISABLED, [self.maker] * self.number
             if self._workers:
-                # JAX has threads by now, and a fork would copy their locks.
-                self._vector = AsyncVectorEnv(makers, context="forkserver", autoreset_mode=off)
+                workers = [partial(in_worker, maker, os.getpid()) for maker in makers]
+                with _interrupts_waiting():
+                    _start_server()
+                    # JAX has threads by now, and a fork would copy their locks.
+                    self._vector = AsyncVectorEnv(workers, context="forkserver", autoreset_mode=off)
             else:
                 first = partial(self.maker, self._first)
                 self._vector = SyncVectorEnv([first, *makers[1:]], autoreset_mode=off)
@@ -116,6 +125,45 @@ def _seen(
         words(RAISED),
         words(REFUSED),
     )
+
+
+@contextmanager
+def _interrupts_waiting() -> Iterator[None]:
+    """Ctrl-C comes at the end of the block: half a start leaves workers that nobody knows of.
+
+    The second one comes at once.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    came: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            usual(number, frame)
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if len(came) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _start_server() -> None:
+    """Start what starts workers with Ctrl-C blocked, for it and for them.
+
+    Before they come to `in_worker` they import for a second, and a terminal tells all processes.
+    """
+    resource_tracker.ensure_running()  # first: starting it unblocks what is blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _close(vector: VectorEnv[Any, Any, Any]) -> None:

@@ -281,7 +281,7 @@ def _observation_space(block: BlockMDP) -> spaces.Box:
 @jax.jit
 def _begin(target: Any, numbers: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     def one(number: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        key = seed_key(number)  # type: ignore[arg-type]
+        key = seed_key(number)
         states, observations = target.reset(key[None])
         return key, states[0], observations[0]
 

@@ -7,7 +7,7 @@ put one after the other in Gymnasium's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from PIL import Image
 
 SMALLEST_PICTURE = 20
 """Rows and columns below this are no picture for convolutions: such boxes become vectors."""
+MOST_NUMBERS = 1 << 20
+"""Of a vector; one-hot vectors of large Discrete spaces have more and would take all memory."""
+MOST_PIXELS = 1 << 24
 _CHANNELS = (1, 3, 4)
 
 
@@ -64,6 +67,11 @@ def encoding_of(
     picture = _picture_shape(space)
     if picture is not None:
         rows, columns = picture[:2] if size is None else size
+        if rows * columns * picture[2] > MOST_PIXELS:
+            raise ValueError(
+                f"env: pictures of {rows} × {columns} × {picture[2]} have more than {MOST_PIXELS} "
+                "numbers; make them smaller with resize="
+            )
         if min(rows, columns) >= SMALLEST_PICTURE:
             return Encoding(space, (rows, columns, picture[2]), "uint8", preprocess, size)
     if size is not None:
@@ -71,12 +79,37 @@ def encoding_of(
             f"resize: {resize!r}, but observations ({space}) would be no pictures of at least "
             f"{SMALLEST_PICTURE} × {SMALLEST_PICTURE} pixels; render them with observe='render'?"
         )
-    if not space.is_np_flattenable:
+    parts = ", ".join(_no_numbers(space, "observation"))
+    if parts:
         raise ValueError(
-            f"env: observations of {type(space).__name__} have no fixed size; turn them into an "
-            "array of one shape with preprocess="
+            f"env: {parts}; such observations have no fixed size, so make an array of one shape of "
+            'them with preprocess=, for instance preprocess=lambda seen: seen["image"], or take '
+            'the rendered picture with observe="render"'
         )
-    return Encoding(space, (int(spaces.flatdim(space)),), "float32", preprocess)
+    length = int(spaces.flatdim(space))
+    if length > MOST_NUMBERS:
+        raise ValueError(
+            f"env: observations of {_shown_space(space)} would be vectors of {length} numbers, "
+            f"more than {MOST_NUMBERS}; make them fewer with preprocess="
+        )
+    return Encoding(space, (length,), "float32", preprocess)
+
+
+def _no_numbers(space: Space[Any], where: str) -> Iterator[str]:
+    """The parts of a space that cannot be flattened."""
+    if isinstance(space, spaces.Dict):
+        for name, part in space.spaces.items():
+            yield from _no_numbers(part, f"{where}[{name!r}]")
+    elif isinstance(space, spaces.Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from _no_numbers(part, f"{where}[{place}]")
+    else:
+        try:
+            flat = space.is_np_flattenable and spaces.flatdim(space) >= 0
+        except NotImplementedError:  # a space of somebody's own
+            flat = False
+        if not flat:
+            yield f"{where} is of {type(space).__name__}"
 
 
 def space_of(sample: Any, name: str) -> spaces.Box:
@@ -157,6 +190,11 @@ def _trouble(space: Space[Any], raw: Any, where: str) -> str | None:
     if not np.can_cast(array.dtype, np.dtype(space.dtype), "same_kind"):
         return f"{where}: dtype {array.dtype}, but the environment's space has {space.dtype}"
     return None
+
+
+def _shown_space(space: Space[Any]) -> str:
+    text = str(space)
+    return text if len(text) < 80 else text[:77] + "..."
 
 
 def _shown(raw: Any) -> str:

@@ -15,10 +15,12 @@ from tasid.envs.gym_lane import LaneMaker, make_env
 from tasid.envs.gym_lanes import Lanes
 from tasid.envs.gym_spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.envs.gym_target import GymTarget, check_horizon
-from tasid.envs.registry import GYM
+from tasid.mdp.sources.gym_id import GYM
 
 _LANES = 8
 """How many environments a factory makes unless told otherwise."""
+_MOST = 10_000
+"""Environments side by side, and retries."""
 _RETRIES = 2
 _OBSERVED = ("observation", "render")
 _RENDERED = 64
@@ -171,6 +173,8 @@ def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool) 
         whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
         if not whole or number < least:
             raise ValueError(f"{name}: {number!r} is not a whole number, {least} or more")
+        if number > _MOST:
+            raise ValueError(f"{name}: {number} is above {_MOST}")
     if single and (num_envs > 1 or workers):
         raise ValueError(
             f"num_envs: {num_envs}{' in worker processes' if workers else ''}, but a single "

@@ -27,6 +27,7 @@ NAME = "lava-crossing"
 LEAST_WIDTH, LEAST_HEIGHT = 7, 10
 DARKEST, LIGHTEST = 50, 150
 """Noise is a whole number between these, both included."""
+_LARGEST = 10_000
 _ROUTE_ETA = 0.1
 _ROUTES = 3
 """Episodes last this many times the route of the robust plan for η = _ROUTE_ETA."""
@@ -105,6 +106,8 @@ def lava_map(*, height: int = 11, width: int = 7, starts: int = 1) -> str:
     for name, size, least in sizes:
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
+        if size > _LARGEST:
+            raise ValueError(f"{name}: {size} is above {_LARGEST} cells")
     if isinstance(starts, bool) or starts not in range(1, len(_DOCKS) + 1):
         raise ValueError(f"starts: {starts!r} is not in 1 … {len(_DOCKS)}, as many as have a dock")
     landmarks = [_LANDMARKS[row % 3] for row in range(10, height - 1)]

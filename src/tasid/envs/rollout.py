@@ -79,32 +79,16 @@ _start_compiled, _act_compiled = jax.jit(_start), jax.jit(_act)
 
 def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:
     """Follow the actor for `steps` steps, a number that compiled code may learn at run time."""
-    return roll_keeping(target, actor, keys, steps=steps, keep=lambda kept, *_: kept)[0]
 
-
-def roll_keeping(
-    target: Target,
-    actor: Actor,
-    keys: jax.Array,
-    *,
-    steps: Any,
-    keep: Callable[[Any, Moment, jax.Array, Moment, jax.Array], Any],
-    at_first: Callable[[Moment], Any] = lambda _: None,
-) -> tuple[Moment, Any]:
-    """The same, with something kept: `kept ← keep(kept, before, actions, after, h)` every step."""
-
-    def body(h: jax.Array, now: tuple[Moment, Any]) -> tuple[Moment, Any]:
-        moment, kept = now
-        after, actions = advance(target, actor, moment, h, keys)
-        return after, keep(kept, moment, actions, after, h)
+    def body(h: jax.Array, moment: Moment) -> Moment:
+        return advance(target, actor, moment, h, keys)[0]
 
     moment = begin(target, actor, keys)
-    now = moment, at_first(moment)
     if target.traceable:
-        return jax.lax.fori_loop(0, steps, body, now)
+        return jax.lax.fori_loop(0, steps, body, moment)
     for h in range(int(steps)):
-        now = body(jnp.int32(h), now)
-    return now
+        moment = body(jnp.int32(h), moment)
+    return moment
 
 
 def trace(

@@ -18,6 +18,7 @@ EVALUATION = 1 << 30
 DIAGNOSIS = EVALUATION + 1
 MONITORING = EVALUATION + 2
 CALIBRATION = EVALUATION + 3
+RECORDING = EVALUATION + 7
 CERTIFICATION = EVALUATION + 32
 """Phases of episodes that are not learning; learning step h has phase h."""
 
@@ -65,8 +66,22 @@ class EpisodeFailed(ValueError):
     """One and the same episode went wrong again and again."""
 
 
+def check_wrapped(target: Any) -> None:
+    """Refuse what gives no oracle access, saying how to get it from a Gymnasium environment."""
+    if hasattr(target, "num_actions"):
+        return
+    kind = type(target).__name__
+    if hasattr(target, "action_space") or callable(target) or isinstance(target, str):
+        raise TypeError(
+            f"target: {kind} is not a target yet; wrap it with tasid.wrap(…), which takes a "
+            "Gymnasium environment, its id, or a function that makes it"
+        )
+    raise TypeError(f"target: {kind} has no num_actions; a target has what tasid.Target says")
+
+
 def for_horizon(target: Target, horizon: int) -> Target:
     """The target with episodes of so many steps, if it can be had."""
+    check_wrapped(target)
     adapt = getattr(target, "with_horizon", None)
     return target if adapt is None or target.horizon == horizon else adapt(horizon)
 
@@ -87,8 +102,16 @@ def keys_of_phase(phase_key: jax.Array, episodes: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, episodes)
 
 
-def seed_key(seed: int) -> jax.Array:
+def check_seed(seed: int) -> None:
+    """Refuse a seed of which JAX would not keep all bits."""
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
+
+
+def seed_key(seed: int | jax.Array) -> jax.Array:
     """The root key of a seed; threefry by name, so that a user's JAX defaults cannot change it."""
+    if isinstance(seed, int):
+        check_seed(seed)
     return jax.random.key(seed, impl="threefry2x32")
 
 

@@ -60,8 +60,6 @@ class Contrast(NamedTuple):
     """Held-out squared error of each, [R]; descent has a small handicap."""
     alone: float
     """The same with one group for all: what telling groups apart has to beat."""
-    looks: int
-    """Which of them is k-means' best as it is: groups by looks alone."""
 
 
 class _Data(NamedTuple):
@@ -100,7 +98,7 @@ def fit_groups(
     alone[0, -groups] = 1e3
     begin = np.concatenate([first, first, alone])
     free = np.arange(begin.shape[0]) < config.proposals
-    data = (flat, action, principal(x_next, config.features))
+    data = (flat, action, _principal(x_next, config.features))
     order = rng.permutation(x.shape[0])
     cut = max(1, round(x.shape[0] * config.hold_out))
     training, held_out = (
@@ -114,10 +112,10 @@ def fit_groups(
     raw = [_on_raw(one, centre, into, groups) for one in np.asarray(found)[:-1]]
     handicap = _HANDICAP * free[:-1]
     errors = np.asarray(errors)
-    return Contrast(np.stack(raw), errors[:-1] + handicap, float(errors[-1]), config.proposals)
+    return Contrast(np.stack(raw), errors[:-1] + handicap, float(errors[-1]))
 
 
-def principal(x: Floats, number: int) -> Floats:
+def _principal(x: Floats, number: int) -> Floats:
     """The leading principal components of the rows, whitened, [n, ≤ number]."""
     centred = x - x.mean(axis=0, keepdims=True)
     left, spread, _ = np.linalg.svd(centred, full_matrices=False)

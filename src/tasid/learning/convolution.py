@@ -150,8 +150,6 @@ def convolve(layer: Convolution, images: list[jax.Array], kernel: jax.Array) -> 
     """The convolution of images [B, rows, columns, c], side by side, as [B, n, m, channels]."""
     stride, reach = layer.stride, layer.size // layer.stride
     n, m = layer.output
-    if stride == 1:
-        return _gathered(layer, images, kernel)
     high, wide = n + reach - 1, m + reach - 1
     blocks = jnp.concatenate([_blocks(image, high, wide, stride) for image in images], axis=-1)
     # A block's depth is (image, row, column, channel); the kernel has (…, image and channel).
@@ -165,15 +163,6 @@ def convolve(layer: Convolution, images: list[jax.Array], kernel: jax.Array) -> 
             if i or j:
                 total = total + met[:, i : i + n, j : j + m, i, j]
     return total
-
-
-def _gathered(layer: Convolution, images: list[jax.Array], kernel: jax.Array) -> jax.Array:
-    """The same for a stride of 1, where single pixels make poor blocks: windows as rows."""
-    n, m = layer.output
-    image = jnp.concatenate(images, axis=-1)
-    windows = [image[:, i : i + n, j : j + m] for i in range(layer.size) for j in range(layer.size)]
-    rows = jnp.concatenate(windows, axis=-1).astype(jnp.float32).reshape(-1, layer.fan_in)
-    return (rows @ kernel.reshape(layer.fan_in, -1)).reshape(-1, n, m, layer.channels)
 
 
 def _blocks(image: jax.Array, high: int, wide: int, stride: int) -> jax.Array:

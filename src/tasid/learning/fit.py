@@ -23,8 +23,6 @@ class Transitions(NamedTuple):
     x_next: jax.Array
     label: jax.Array
     """int32 [n]."""
-    valid: jax.Array
-    """Which labels exist where the transition started, bool [n, L]."""
     weight: jax.Array
     """1 for data, 0 for rows that only fill the shape, float32 [n]."""
 
@@ -76,9 +74,9 @@ class _Progress(NamedTuple):
 def negative_log_likelihood(
     network: Network, parameters: jax.Array, data: Transitions
 ) -> jax.Array:
-    """−ln f(label | x, x') of every row [n]; labels that do not exist get no probability."""
+    """−ln f(label | x, x') of every row [n]."""
     scores = network.apply(parameters, data.x, data.x_next)
-    log_f = jax.nn.log_softmax(jnp.where(data.valid, scores, -jnp.inf), axis=-1)
+    log_f = jax.nn.log_softmax(scores, axis=-1)
     return -jnp.take_along_axis(log_f, data.label[:, None], axis=-1)[:, 0]
 
 

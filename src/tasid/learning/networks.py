@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from tasid.learning.convolution import BRIGHTEST, CNN
-from tasid.learning.pictures import GridCNN, Patches, PictureNetwork
-from tasid.learning.places import Places
 
 
 class Network(Protocol):
@@ -186,13 +184,4 @@ def network_from(description: dict[str, Any]) -> Network:
         return MLP(**{**fields, "hidden": tuple(fields["hidden"])})
     if kind == "cnn":
         return CNN.from_description(fields)
-    if kind == "grid":
-        return GridCNN.from_description(fields)
-    if kind == "pictures":
-        rows, columns, channels = fields["patches"]["shape"]
-        patches = Patches((rows, columns, channels), fields["patches"]["features"])
-        return PictureNetwork(patches, network_from(fields["head"]))
-    if kind == "places":
-        return Places(**fields)
-    known = "mlp, cnn, grid, places, pictures"
-    raise ValueError(f"network: kind {kind!r} is unknown; this version knows: {known}")
+    raise ValueError(f"network: kind {kind!r} is unknown; this version knows: mlp, cnn")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,8 @@ _WORTH_COMPILING = 100_000_000
 """So many (h, s, a) take NumPy about as long as Numba takes to compile."""
 _done: Counter[Any] = Counter()
 """How many (h, s, a) of each kind were swept; decides when to compile, and nothing else."""
-_FEWEST_ROWS = 8_192
+_FEWEST_ROWS = 32_768
 """Fewer are done before another thread has woken up."""
-_SHARES = 4
-"""Parts of a step for each thread: a core that is busy elsewhere then holds up less of it."""
 
 
 @dataclass(frozen=True)
@@ -196,12 +195,12 @@ def _in_parts(
         for step, arguments in calls:
             step(*arguments, first, end)
 
-    parts = min(_SHARES * threads, number // _FEWEST_ROWS)
-    if threads == 1 or parts < 2:
-        work(0, number)
-    else:
-        cuts = [number * part // parts for part in range(parts + 1)]
-        list(pool.map(work, cuts[:-1], cuts[1:]))
+    parts = max(1, min(threads, number // _FEWEST_ROWS))
+    cuts = [number * part // parts for part in range(parts + 1)]
+    waiting = [pool.submit(work, first, end) for first, end in pairwise(cuts[1:])]
+    work(0, cuts[1])
+    for part in waiting:
+        part.result()
 
 
 def _cores() -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.size import refuse_larger
 
 
 class PerturbationError(ValueError):
@@ -86,6 +87,7 @@ def perturb(
     shape = (simulator.num_states, simulator.num_actions, simulator.num_actions)
     if per_step:
         shape = (simulator.horizon, *shape)  # type: ignore[assignment]
+    refuse_larger("simulator", shape, 8, "perturb a smaller one, or a shorter horizon")
     p = rng.random(shape)
     p /= p.sum(axis=-1, keepdims=True)
     xi = eta * p + (1.0 - eta) * np.eye(simulator.num_actions)

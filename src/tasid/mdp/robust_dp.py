@@ -34,6 +34,7 @@ from tasid.mdp.fused import (
 )
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.size import refuse_larger
 
 _Found = tuple[float, NDArray[np.float64] | None]
 """Ṽ at the start and, if kept, Ṽ for all h."""
@@ -117,10 +118,11 @@ def robust_plans(
     bytes each.
     """
     levels = [checked_eta(eta) for eta in etas]
-    actions = np.zeros(
-        (len(levels), simulator.horizon, simulator.num_states),
-        dtype=np.min_scalar_type(simulator.num_actions - 1),
-    )
+    shape = (len(levels), simulator.horizon, simulator.num_states)
+    kind = np.min_scalar_type(simulator.num_actions - 1)
+    each = kind.itemsize * len(levels)
+    refuse_larger("horizon", shape[1:], each, "plan for fewer steps, or on fewer states")
+    actions = np.zeros(shape, dtype=kind)
     frontier = frontier_when_cheaper(simulator, force=reachable_only)
     together = len(levels) > 1 and _sharing_pays(simulator)
     step = max_min_steps if together else max_min_step

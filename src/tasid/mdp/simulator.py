@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasid.mdp.layout import GridLayout
 from tasid.mdp.origin import Origin
+from tasid.mdp.size import MOST_STEPS
 from tasid.storage import read_artifact, write_artifact
 
 if TYPE_CHECKING:
@@ -169,12 +170,16 @@ class AbstractSimulator:
 
     @staticmethod
     def from_toy_text(
-        env: Any, *, horizon: int, deterministic: str = "refuse"
+        env: Any, *, horizon: int, deterministic: str = "refuse", **options: Any
     ) -> AbstractSimulator:
-        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`."""
+        """The map in a Gymnasium toy-text environment's `P`; see `sources.toy_text`.
+
+        `env` is an environment, or the id of one with options for `gymnasium.make`.
+        """
         from tasid.mdp.sources.toy_text import from_toy_text
 
-        return from_toy_text(env, horizon=horizon, deterministic=deterministic).simulator
+        read = from_toy_text(env, horizon=horizon, deterministic=deterministic, **options)
+        return read.simulator
 
     @staticmethod
     def from_function(
@@ -279,6 +284,8 @@ def _checked_horizon(horizon: int) -> int:
         raise SimulatorError(f"horizon: {horizon!r} is not a whole number")
     if horizon < 1:
         raise SimulatorError(f"horizon: {horizon} is below 1; an episode has at least one step")
+    if horizon > MOST_STEPS:
+        raise SimulatorError(f"horizon: {horizon:.6g} is above {MOST_STEPS}, the longest episode")
     return int(horizon)
 
 

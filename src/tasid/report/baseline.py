@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from tasid.report.command import rerun_command
 from tasid.report.drawing import LIGHT, axes_inside, blank, house_style
 from tasid.report.experiment import Content, Panel, Plate, Section, Table, render
+from tasid.report.pictures import NARROW, WIDE
 from tasid.report.sheet import PAGE_NAME
 from tasid.report.wording import count, duration, number, percent
 from tasid.runs.record import Run
@@ -81,9 +82,10 @@ def _content(
 
 
 def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
-    def draw() -> Figure:
-        figure = blank(560.0, 300.0)
-        axes = axes_inside(figure, left=56, right=14, top=48, bottom=44)
+    def draw(width: float) -> Figure:
+        columns = 3 if width >= WIDE else 1
+        figure = blank(width, 300.0)
+        axes = axes_inside(figure, left=56, right=14, top=30 + 54 / columns, bottom=44)
         for stage, (label, colour) in _STAGES.items():
             here = [row for row in rows if row["stage"] == stage]
             x = [float(row["episodes"]) for row in here]
@@ -97,12 +99,13 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
         axes.set_ylabel("mean return")
         axes.set_xlim(left=0)
         axes.grid(axis="y")
-        figure.legend(loc="upper left", ncols=3, columnspacing=1.6, borderaxespad=0.2)
+        figure.legend(loc="upper left", ncols=columns, columnspacing=1.6, borderaxespad=0.2)
         return figure
 
     last = rows[-1]
     seen = f"After {count(last['episodes'])} episodes it is {number(last['training'])}."
-    return Panel("curve", "Mean return against training episodes", seen, draw)
+    title = "Mean return against training episodes"
+    return Panel("curve", title, seen, lambda: draw(WIDE), lambda: draw(NARROW))
 
 
 def _settings(baseline: Mapping[str, Any]) -> Table:

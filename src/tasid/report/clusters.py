@@ -53,12 +53,11 @@ class Starts:
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The hypotheses: cluster, start, evidence, value with interval, episodes, verdict."""
+        """The hypotheses: cluster, start, value with interval, episodes, verdict."""
         return [
             (
                 str(one["cluster"]),
                 str(one["state"]),
-                "–" if one["nats"] is None else number(one["nats"]),
                 _value(one),
                 count(one["episodes"]),
                 "accepted" if one["accepted"] else "rejected",
@@ -139,8 +138,4 @@ def _above(points: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _value(one: Mapping[str, Any]) -> str:
-    if one["value"] is None:
-        return "–"
-    if one["low"] is None:
-        return number(one["value"])
     return f"{number(one['value'])} ({number(one['low'])} … {number(one['high'])})"

@@ -23,10 +23,10 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    for key in ("epsilon", "delta", "labels", "starts_by"):
-        if asked.get(key) is not None:
-            flag = f"--{key.replace('_', '-')}"
-            flags.append((flag, str(asked[key]).removeprefix("outcomes ")))
+    flags += [
+        (f"--{key}", asked[key]) for key in ("classes", "starts") if asked.get(key) is not None
+    ]
+    flags += _of_certificate(asked.get("certify"))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")
@@ -41,7 +41,9 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     source = asked.get("simulator")
     if isinstance(source, dict):
         flags = [("--simulator", source.get("name")), ("--horizon", source.get("horizon")), *flags]
-    words = [f"{flag} {shlex.quote(str(value))}" for flag, value in flags]
+    words = [
+        flag if value is True else f"{flag} {shlex.quote(str(value))}" for flag, value in flags
+    ]
     if isinstance(source, dict) and isinstance(source.get("options"), dict):
         on_map = source["options"].items()
         words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
@@ -51,6 +53,13 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
 
 def _of_tasid(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(f"--{name}", asked[name]) for name in ("eta", "episodes", "method")]
+
+
+def _of_certificate(asked: Any) -> list[tuple[str, Any]]:
+    if not isinstance(asked, Mapping):
+        return []
+    given = [(f"--certify-{name}", value) for name, value in asked.items() if value is not None]
+    return [("--certify", True), *given]
 
 
 def _of_baseline(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:

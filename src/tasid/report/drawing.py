@@ -30,6 +30,10 @@ LIGHT = {
     "robust": "#0b6e6e",
     "nominal": "#b4501e",
     "blind": "#6f5f95",
+    "wall": "#474c53",
+    "hazard": "#e59a76",
+    "goal": "#8cc7a0",
+    "heat": "#4577b8",
 }
 DARK = {
     "paper": "#17191d",
@@ -42,6 +46,10 @@ DARK = {
     "robust": "#5cc2ba",
     "nominal": "#e8996a",
     "blind": "#b6a7de",
+    "wall": "#7b828c",
+    "hazard": "#a65c3c",
+    "goal": "#3d8258",
+    "heat": "#6f9fe0",
 }
 
 _STYLE: Any = {  # matplotlib types the keys one by one

@@ -38,6 +38,8 @@ class Panel:
     description: str
     """What it shows, for those who do not see it."""
     draw: Callable[[], Figure]
+    narrow: Callable[[], Figure] | None = None
+    """The same for narrow windows, where the letters of the first would be too small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +144,10 @@ def render(
 ) -> str:
     """The page as text."""
     drawings = {
-        panel.name: inline_svg(
-            panel.draw(), name=panel.name, title=panel.title, description=panel.description
-        )
+        name: inline_svg(draw(), name=name, title=panel.title, description=panel.description)
         for panel in _panels(content)
+        for name, draw in ((panel.name, panel.draw), (f"{panel.name}-narrow", panel.narrow))
+        if draw is not None
     }
     return render_sheet(
         "experiment.html",

@@ -15,6 +15,7 @@ from tasid.mdp import robust_dp
 from tasid.report.experiment import Content, Panel, Plate, Section, Table
 from tasid.report.experiment_grid_figures import against_figure, looks_figure
 from tasid.report.grid_picture import draw_grid
+from tasid.report.pictures import NARROW, WIDE
 from tasid.report.routes import Routes
 from tasid.report.wording import count
 from tasid.runs.experiments.minigrid import ETA, SIZES, Size, jobs
@@ -78,10 +79,8 @@ def content(records: Records) -> Content:
 
 
 def _episodes(what: Size, against: str) -> str:
-    if against == "height" or what.episodes == what.noisy_episodes:
-        return f"{count(what.episodes)} episodes"
-    usual, noisy = count(what.episodes), count(what.noisy_episodes)
-    return f"{usual} episodes at η = {ETA:g} and {noisy} above"
+    found = sorted(set((what.etas if against == "eta" else what.heights).values()))
+    return f"{' to '.join(count(n) for n in dict.fromkeys((found[0], found[-1])))} episodes"
 
 
 def _points(series: Sequence[Series], against: str) -> list[Point]:
@@ -125,7 +124,8 @@ def _map_section() -> Section:
                         "The map with the two routes",
                         "A grid with lava in the middle: the plan for η = 0 takes the short route "
                         "above it, the robust plan the long one below.",
-                        lambda: draw_grid(routes, width=430.0),
+                        lambda: draw_grid(routes, width=WIDE),
+                        lambda: draw_grid(routes, width=NARROW),
                     ),
                 ),
                 "The lava crossing at height 11; the paper's own map is lost. The robust plan for "
@@ -163,7 +163,8 @@ def _results(points: Sequence[Point], against: str) -> Section:
             f"{np.mean(point.all_of('robust')):.3f}"
             for point in points
         ),
-        lambda: against_figure(points, against),
+        lambda: against_figure(points, against, width=WIDE),
+        lambda: against_figure(points, against, width=NARROW),
     )
     columns = (
         name,

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tasid.report.drawing import LIGHT, axes_inside, blank
+from tasid.report.pictures import WIDE
 
 _LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "robust": ("robust plan, latent", {"color": LIGHT["robust"], "linewidth": 2.0}),
@@ -30,10 +31,11 @@ class Values(Protocol):
         """One figure of every seed."""
 
 
-def against_figure(points: Sequence[Values], against: str) -> Figure:
+def against_figure(points: Sequence[Values], against: str, *, width: float) -> Figure:
     """Value of the learned policy and of its peers, mean ± one standard deviation."""
-    figure = blank(560.0, 330.0)
-    axes = axes_inside(figure, left=52, right=14, top=52, bottom=44)
+    columns = 4 if width >= WIDE else 1
+    figure = blank(width, 330.0)
+    axes = axes_inside(figure, left=52, right=14, top=20 + 17 * 4 / columns, bottom=44)
     where = np.array([point.value for point in points])
     for name, (label, look) in _LINES.items():
         values = [point.all_of(name) for point in points]
@@ -46,7 +48,7 @@ def against_figure(points: Sequence[Values], against: str) -> Figure:
         axes.minorticks_off()
     axes.set_xticks(where, [f"{value:g}" for value in where])
     axes.grid(axis="y")
-    figure.legend(loc="upper left", ncols=2, columnspacing=1.6, borderaxespad=0.2)
+    figure.legend(loc="upper left", ncols=columns, columnspacing=1.6, borderaxespad=0.2)
     return figure
 
 

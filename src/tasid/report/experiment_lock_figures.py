@@ -22,14 +22,16 @@ from tasid.runs.experiments.records import Series
 WIDTH, HEIGHT = 336.0, 262.0
 _LEGEND = 44.0
 LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "tasid-outcome": ("TASID outcome", {"color": LIGHT["learned"], "linewidth": 2.4}),
+    "tasid-belief": ("TASID belief", {"color": LIGHT["learned"], "linewidth": 2.4}),
     "tasid-paper": ("TASID paper", {"color": LIGHT["robust"], "linewidth": 2.4}),
     "ppo": ("PPO", {"color": LIGHT["muted"]}),
     "ppo+rnd": ("PPO+RND", {"color": LIGHT["nominal"]}),
     "ppo+dr": ("PPO+DR", {"color": LIGHT["muted"], "dashes": (3, 1.5)}),
     "ppo+rnd+dr": ("PPO+RND+DR", {"color": LIGHT["nominal"], "dashes": (3, 1.5)}),
 }
-_POINTS = 160
+_POINTS = 200
+_LEAST = 10
+"""Where the axes of episodes begin."""
 
 
 def lock_picture() -> Figure:
@@ -83,7 +85,7 @@ def solved_figure(
     title: str, medians: Mapping[tuple[str, int], Count], horizons: Sequence[int], cap: int
 ) -> Figure:
     """Figure 2(b): the largest horizon solved within a number of episodes, by the median seed."""
-    figure, axes = _episode_axes(title, cap, least=100)
+    figure, axes = _episode_axes(title, cap)
     shown = []
     for place, (name, (_, look)) in enumerate(LOOKS.items()):
         shift = 0.085 * (place - (len(LOOKS) - 1) / 2)
@@ -129,9 +131,9 @@ def _steps(
 
 def curves_figure(horizon: int, results: Sequence[Result], cap: int) -> Figure:
     """Figure 2(c): the return of training episodes, and of the finished policy after that."""
-    figure, axes = _episode_axes(f"H = {horizon}", cap, least=100)
+    figure, axes = _episode_axes(f"H = {horizon}", cap)
     axes.set_ylabel("return of an episode")
-    grid = np.geomspace(100, cap, _POINTS)
+    grid = np.geomspace(_LEAST, cap, _POINTS)
     shown = []
     for name, (_, look) in LOOKS.items():
         for result in results:
@@ -143,7 +145,8 @@ def curves_figure(horizon: int, results: Sequence[Result], cap: int) -> Figure:
     if values:
         level = float(np.mean(values))
         axes.axhline(level, color=LIGHT["ink"], linewidth=0.9, dashes=(1, 2))
-        axes.text(110, level + 0.15, "robust value", fontsize=10.5, color=LIGHT["ink"], va="bottom")
+        place = 1.1 * _LEAST, level + 0.15
+        axes.text(*place, "robust value", fontsize=10.5, color=LIGHT["ink"], va="bottom")
     axes.set_ylim(-0.6, 11.2)
     _legend(figure, shown)
     return figure
@@ -162,11 +165,11 @@ def curve(one: Series, grid: NDArray[np.float64]) -> NDArray[np.float64]:
     return returns[place]
 
 
-def _episode_axes(title: str, cap: int, *, least: int) -> tuple[Figure, Axes]:
+def _episode_axes(title: str, cap: int) -> tuple[Figure, Axes]:
     figure = blank(WIDTH, HEIGHT)
     axes = axes_inside(figure, left=48, right=12, top=26 + _LEGEND, bottom=40)
     axes.set_xscale("log")
-    axes.set_xlim(least, cap * 1.1)
+    axes.set_xlim(_LEAST, cap * 1.1)
     axes.xaxis.set_major_locator(LogLocator(10.0))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))

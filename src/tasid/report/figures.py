@@ -20,7 +20,7 @@ PANEL = (336.0, 196.0)
 _MOST_DOTS = 40
 _MOST_CURVES = 60
 _HISTOGRAM_HEIGHT = 210.0
-_DOT: dict[str, Any] = {
+DOT: dict[str, Any] = {
     "marker": "o",
     "markersize": 5.0,
     "markeredgecolor": LIGHT["paper"],
@@ -92,7 +92,7 @@ def _draw_descent(axes: Axes, step: int, curve: NDArray[np.float64], kept: float
     axes.plot(epochs[: len(curve)], curve, color=LIGHT["learned"], linewidth=1.0, alpha=0.55)
     if np.isfinite(kept):
         best = np.nanargmin(curve) if np.isfinite(curve).any() else 0
-        axes.plot([epochs[best]], [kept], color=LIGHT["learned"], **_DOT)
+        axes.plot([epochs[best]], [kept], color=LIGHT["learned"], **DOT)
 
 
 def epochs_panel(learning: Learning) -> Figure:
@@ -140,7 +140,7 @@ def _panel(title: str, steps: int) -> tuple[Figure, Axes]:
 
 
 def _series(axes: Axes, values: NDArray[np.float64], colour: str) -> None:
-    dots = _DOT if len(values) <= _MOST_DOTS else {}
+    dots = DOT if len(values) <= _MOST_DOTS else {}
     axes.plot(range(len(values)), values, color=LIGHT[colour], linewidth=1.6, **dots)
 
 

@@ -1,7 +1,7 @@
 """An episode as pictures: a GIF that plays it, or a PNG with a row of its frames.
 
-A frame shows the observation, the map with the believed position (and the true one where it is
-known), the action, and the confidence so far.
+A frame shows the observation, the map with the belief and the likeliest position (and the true one
+where it is known), the action, and the confidence so far.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.text import Text
 from PIL import Image
 
 from tasid.report.drawing import LIGHT, axes_inside, blank, house_style
+from tasid.report.filmstrip_beliefs import HEAT
 from tasid.report.filmstrip_panels import BELIEF, TRUTH, map_panel, observation_panel
 from tasid.runs.watch import Episode
 from tasid.storage import write_bytes_atomically
@@ -27,7 +29,8 @@ from tasid.storage import write_bytes_atomically
 _SCALE = 1.5
 """Pixels of a file for each of the drawing's."""
 _MILLISECONDS, _PAUSE = 450, 2500
-_STRIP_FRAMES, _STRIP_COLUMNS = 12, 3
+STRIP_FRAMES = 12
+_STRIP_COLUMNS = 3
 _PANEL, _LEFT, _GAP, _RIGHT = 210.0, 34.0, 46.0, 18.0
 _HEAD, _TIMELINE, _FOOT = 56.0, 46.0, 44.0
 _ALARM = "#b3261e"
@@ -52,7 +55,7 @@ def episode_gif(episode: Episode, path: str | os.PathLike[str]) -> Path:
 
 
 def episode_strip(
-    episode: Episode, path: str | os.PathLike[str], *, frames: int = _STRIP_FRAMES
+    episode: Episode, path: str | os.PathLike[str], *, frames: int = STRIP_FRAMES
 ) -> Path:
     """At most so many frames, evenly spread over the episode, side by side and row by row."""
     if frames < 1:
@@ -132,8 +135,11 @@ class _Scene:
         self._title = line(_LEFT, 18, 12.5, color=LIGHT["ink"], weight="bold")
         self._alarm = line(width - _RIGHT, 18, 12.5, color=_ALARM, weight="bold", ha="right")
         self._where = line(_LEFT, 38, 10.0, color=LIGHT["muted"])
-        handles = [Line2D([], [], marker="o", markersize=6, **BELIEF)]
+        handles: list[Any] = [Line2D([], [], marker="o", markersize=6, **BELIEF)]
         names = ["belief"]
+        if self._episode.beliefs is not None:
+            handles.append(Patch(facecolor=HEAT, edgecolor="none", alpha=0.7))
+            names = ["likeliest", "belief"]
         if self._episode.truth is not None:
             handles.append(Line2D([], [], markersize=8, **TRUTH))
             names.append("truth (not shown to the policy)")
@@ -142,7 +148,7 @@ class _Scene:
             names,
             loc="lower right",
             bbox_to_anchor=(1 - _RIGHT / width, 0),
-            ncols=2,
+            ncols=3,
             fontsize=9,
             handletextpad=0.2,
             borderaxespad=0.3,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasid.mdp.layout import GridLayout
 from tasid.report.drawing import LIGHT
+from tasid.report.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
 from tasid.report.grid_picture import COLOURS
 from tasid.report.routes import Routes, lanes_of, walk
 from tasid.runs.watch import Episode
@@ -23,6 +24,8 @@ _HEAT_WIDTH = 32
 _MARGIN = 2
 """Cells shown around all that happened, on maps too large to be shown whole."""
 _WHOLE = 40
+_SHOWN = 0.05
+"""Beliefs that the cut has room for."""
 _MOST_LABELS = 14
 BELIEF: dict[str, Any] = {
     "color": LIGHT["learned"],
@@ -73,10 +76,13 @@ def observation_panel(episode: Episode) -> Panel:
 
 
 def map_panel(episode: Episode) -> Panel:
-    """Grid maps from above; other maps as states over steps."""
-    if episode.policy.simulator.layout is None:
-        return _Timeline(episode)
-    return _Grid(episode, episode.policy.simulator.layout)
+    """Grid maps from above; layered ones as lanes; of others the likeliest states, or the way."""
+    plan = episode.policy.plan
+    if plan.simulator.layout is not None:
+        return _Grid(episode, plan.simulator.layout)
+    if episode.beliefs is not None and lanes_of(Routes(plan, plan)) is None:
+        return Likeliest(episode, episode.beliefs)
+    return _Timeline(episode)
 
 
 def _as_picture(x: NDArray[Any]) -> NDArray[Any]:
@@ -178,6 +184,8 @@ class _Grid:
     def __init__(self, episode: Episode, layout: GridLayout) -> None:
         self._episode, self._layout = episode, layout
         met = [*episode.states, *([] if episode.truth is None else episode.truth)]
+        for belief in episode.beliefs or ():
+            met += belief.states[belief.probabilities >= _SHOWN].tolist()
         rows, columns = layout.cells.shape
         low, high = np.zeros(2, int), np.array([rows, columns])
         if max(rows, columns) > _WHOLE:
@@ -208,6 +216,8 @@ class _Grid:
         truth = self._episode.truth
         route = walk(self._episode.policy.plan, int(self._episode.states[0]))
         axes.plot(*self._cells(np.array(route)).T, **_PLAN)
+        beliefs = self._episode.beliefs
+        self._clouds = None if beliefs is None else grid_clouds(axes, beliefs, self._layout)
         size = float(np.clip(140.0 / max(self._high - self._low), 5.0, 13.0))
         self._trails = _Trails(
             axes,
@@ -220,6 +230,8 @@ class _Grid:
         return self._layout.positions[states][:, ::-1].astype(np.float64)
 
     def show(self, h: int) -> None:
+        if self._clouds is not None:
+            self._clouds.show(h)
         self._trails.show(h)
         angles, truth = self._layout.angles, self._episode.truth
         if angles is not None:
@@ -241,7 +253,12 @@ class _Timeline:
         routes = Routes(plan, plan)
         lanes = lanes_of(routes)
         met = np.unique(
-            [*episode.states, *self._route, *([] if episode.truth is None else episode.truth)]
+            [
+                *episode.states,
+                *self._route,
+                *([] if episode.truth is None else episode.truth),
+                *(state for belief in episode.beliefs or () for state in belief.states),
+            ]
         )
         if lanes is None:
             self._row = {int(state): place for place, state in enumerate(met)}
@@ -268,10 +285,14 @@ class _Timeline:
             None if truth is None else self._places(truth),
             size=7.0,
         )
+        beliefs = self._episode.beliefs
+        self._clouds = None if beliefs is None else lane_clouds(axes, beliefs, self._row)
 
     def _places(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
         rows = [self._row[int(state)] for state in states]
         return np.column_stack([np.arange(len(rows)), rows]).astype(np.float64)
 
     def show(self, h: int) -> None:
+        if self._clouds is not None:
+            self._clouds.show(h)
         self._trails.show(h)

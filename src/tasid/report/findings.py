@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import Policy
-from tasid.algorithms.policy import load
+from tasid.algorithms import BeliefPolicy, Policy, load
+from tasid.algorithms.certificate import ReturnCertificate
+from tasid.algorithms.ppo_policy import PPOPolicy
 from tasid.algorithms.tasid import EpochEnded, StepEnded
+from tasid.report.beliefs import Beliefs, read_beliefs
+from tasid.report.certified import read_certificate
 from tasid.report.clusters import Starts, read_starts
 from tasid.report.figures import Learning
 from tasid.report.noticed import Noticed, read_noticed
@@ -31,15 +34,19 @@ class Findings:
 
     asked: dict[str, Any]
     """run.json as it is; its content is anybody's."""
-    policy: Policy
+    policy: BeliefPolicy | Policy
     summary: dict[str, float | None]
     """The summary's numbers; None where a value is unknown."""
     interval: tuple[float, float] | None
     """95 % interval of the mean return."""
     returns: NDArray[np.float64]
-    steps: tuple[StepEnded, ...]
-    learning: Learning
     noticed: Noticed
+    steps: tuple[StepEnded, ...] = ()
+    learning: Learning | None = None
+    """How the paper's method learned, step by step."""
+    beliefs: Beliefs | None = None
+    """How the belief method learned, batch by batch."""
+    certificate: ReturnCertificate | None = None
     starts: Starts | None = None
     """How several starts were told apart."""
 
@@ -59,25 +66,29 @@ def read_findings(folder: str | Path) -> Findings:
     asked = run.asked()
     evaluation = run.evaluation()
     policy = load(run.policy_folder)
+    if isinstance(policy, PPOPolicy):
+        raise ArtifactError(f"{run.policy_folder}: a baseline's policy in a run of tasid")
     where = run.folder / "evaluation"
-    steps = tuple(run.rows(StepEnded))
     models = policy.simulator.horizon - 1
-    if [row.step for row in steps] != list(range(models)):
-        raise ArtifactError(
-            f"{run.folder / 'steps.jsonl'}: {len(steps)} rows that are not one for each of the "
-            f"policy's {models} models; it belongs to another run or was edited"
-        )
     arrays = {
         name: _vector(evaluation.arrays[name], f"{where}: {name}", length)
         for name, length in (
             ("returns", None),
             ("decoder_accuracy", models),
             ("tracking_accuracy", models + 1),
+            ("visits", policy.simulator.num_states),
         )
         if name in evaluation.arrays
     }
     if "returns" not in arrays or arrays["returns"].size == 0:
         raise ArtifactError(f"{where}: it holds no returns; evaluate at least one episode")
+    steps: tuple[StepEnded, ...] = ()
+    learning, beliefs = None, None
+    if isinstance(policy, BeliefPolicy):
+        beliefs = read_beliefs(run, evaluation.metadata, arrays)
+    else:
+        steps = _steps(run, models)
+        learning = _learning(run, policy, steps, arrays)
     return Findings(
         asked=asked,
         policy=policy,
@@ -85,10 +96,22 @@ def read_findings(folder: str | Path) -> Findings:
         interval=_interval(evaluation.metadata.get("return_ci95"), f"{where}: return_ci95"),
         returns=arrays["returns"],
         steps=steps,
-        learning=_learning(run, policy, steps, arrays),
+        learning=learning,
+        beliefs=beliefs,
+        certificate=read_certificate(evaluation.metadata.get("certificate"), str(where)),
         noticed=read_noticed(evaluation.metadata, evaluation.arrays, str(where)),
         starts=read_starts(evaluation.metadata, evaluation.arrays, str(where)),
     )
+
+
+def _steps(run: Run, models: int) -> tuple[StepEnded, ...]:
+    steps = tuple(run.rows(StepEnded))
+    if [row.step for row in steps] != list(range(models)):
+        raise ArtifactError(
+            f"{run.folder / 'steps.jsonl'}: {len(steps)} rows that are not one for each of the "
+            f"policy's {models} models; it belongs to another run or was edited"
+        )
+    return steps
 
 
 def _learning(
@@ -111,7 +134,6 @@ def _learning(
         raise ArtifactError(
             f"{run.folder}: epochs.jsonl or steps.jsonl holds a row of no such run ({error})"
         ) from None
-    by_action = policy.decoder.labels.kind == "actions"
     return Learning(
         validation_loss=kept,
         curves=tuple(np.array(curve) for curve in losses),
@@ -119,7 +141,7 @@ def _learning(
         episodes=episodes,
         decoder_accuracy=arrays.get("decoder_accuracy"),
         tracking_accuracy=arrays.get("tracking_accuracy"),
-        guessing_loss=math.log(policy.simulator.num_actions) if by_action else None,
+        guessing_loss=math.log(policy.simulator.num_actions),
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
@@ -21,11 +21,24 @@ from numpy.typing import NDArray
 from tasid.mdp.flips import LARGEST_ETA, Place, Span, Way, in_words, spans_of, way_of
 from tasid.mdp.layout import GOAL, HAZARD, UNKNOWN, WALL, GridLayout
 from tasid.report.drawing import LIGHT, axes_inside, blank
-from tasid.report.grid_routes import arrival_values, layout_of
+from tasid.report.grid_heat import (
+    Heat,
+    arrival_heat,
+    centre,
+    draw_heat,
+    draw_patch,
+    side,
+    window,
+)
+from tasid.report.grid_routes import layout_of
 from tasid.report.routes import Routes
 
-COLOURS = {WALL: "#474c53", UNKNOWN: LIGHT["line"], HAZARD: "#e59a76", GOAL: "#8cc7a0"}
-_VALUES = LinearSegmentedColormap.from_list("values", ["#f4f1ea", "#b9cbe3", "#6f93c3"])
+COLOURS = {
+    WALL: LIGHT["wall"],
+    UNKNOWN: LIGHT["line"],
+    HAZARD: LIGHT["hazard"],
+    GOAL: LIGHT["goal"],
+}
 _ROBUST: dict[str, Any] = {"color": LIGHT["robust"], "linewidth": 3.4, "zorder": 5}
 _NOMINAL: dict[str, Any] = {
     "color": LIGHT["nominal"],
@@ -50,28 +63,37 @@ _FEW_CELLS = 48
 _TALLEST = 760.0
 
 
-def draw_grid(routes: Routes, *, width: float, marks: Sequence[tuple[float, float]] = ()) -> Figure:
+def draw_grid(
+    routes: Routes,
+    *,
+    width: float,
+    heat: Heat | None = None,
+    flips: bool = True,
+    marks: Sequence[tuple[float, float]] = (),
+) -> Figure:
     """The map and the routes on a figure so many pixels wide; to be called in the house style.
 
-    `marks` are places, x and y, where the map lost a door.
+    Cells are coloured by `heat`, which is the plan's values if not given. With `flips`, the ways
+    for other η are drawn too, and told in a note below. `marks` are places, x and y, where the map
+    lost a door.
     """
     layout = layout_of(routes.simulator)
-    lines = _lines(routes)
-    legend: list[tuple[Any, str]] = [(line.key, line.name) for line in lines]
-    legend += _legend(layout)
+    lines = _lines(routes, flips=flips)
+    legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
     if marks:
         legend.append((Line2D([], [], **_DOOR), "door lost"))
-    note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4))
+    note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4)) if flips else ""
     left, right = 52.0, 92.0
-    top, bottom = 10.0 + 19.0 * -(-len(legend) // 3), 58.0 + 15.0 * note.count("\n")
-    low, high = _window(layout)
+    columns_of_names = _columns([name for _, name in legend], width)
+    top = 10.0 + 19.0 * -(-len(legend) // columns_of_names)
+    bottom = 42.0 + (16.0 + 15.0 * note.count("\n") if note else 0.0)
+    low, high = window(layout)
     rows, columns = high - low
     scale = min((width - left - right) / columns, _TALLEST / rows, 44.0)
-    wide = left + right + scale * columns
-    figure = blank(max(wide, 420.0), top + bottom + scale * rows)
-    spare = max(wide, 420.0) - wide
+    figure = blank(width, top + bottom + scale * rows)
+    spare = width - left - right - scale * columns
     axes = axes_inside(figure, left=left, right=right + spare, top=top, bottom=bottom)
-    _draw_values(figure, axes, routes, layout)
+    draw_heat(figure, axes, arrival_heat(routes.plan) if heat is None else heat, layout)
     _draw_cells(axes, layout)
     if layout.backdrop is not None:
         axes.add_collection(_moves(routes, layout))
@@ -82,67 +104,30 @@ def draw_grid(routes: Routes, *, width: float, marks: Sequence[tuple[float, floa
     _draw_ends(axes, routes, layout, scale)
     _draw_frame(axes, layout, low, high)
     handles, names = zip(*legend, strict=True)
-    figure.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1), ncols=3,
+    figure.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1), ncols=columns_of_names,
                   borderaxespad=0.2, borderpad=0, handlelength=2.2, labelspacing=0.4,
                   columnspacing=1.6, fontsize=10.5)  # fmt: skip
     figure.text(0, 0, note, va="bottom", ha="left", fontsize=10.5, color=LIGHT["ink"])
     return figure
 
 
-def _window(layout: GridLayout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and last+1 row and column worth showing: all states and what surrounds them."""
-    shape = np.array(layout.cells.shape)
-    low = np.maximum(layout.positions.min(axis=0).astype(np.int64) - 1, 0)
-    return low, np.minimum(layout.positions.max(axis=0).astype(np.int64) + 2, shape)
-
-
-def _draw_values(figure: Figure, axes: Axes, routes: Routes, layout: GridLayout) -> None:
-    """The best heading's value in every cell."""
-    values = arrival_values(routes.plan)
-    decided = np.isfinite(values)
-    heat = np.full(layout.cells.shape, -np.inf)
-    row, column = layout.positions[decided].T
-    np.maximum.at(heat, (row, column), values[decided])
-    heat[~np.isfinite(heat) | np.isin(layout.cells, (GOAL, HAZARD))] = np.nan
-    if np.isnan(heat).all():
-        return
-    image = axes.imshow(
-        heat, cmap=_VALUES, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=1
-    )
-    place = axes.get_position()
-    pixels = figure.get_size_inches()[0] * figure.dpi
-    bar = figure.add_axes((place.x1 + 14 / pixels, place.y0, 12 / pixels, place.height))
-    figure.colorbar(image, cax=bar, ticks=MaxNLocator(5))
-    bar.tick_params(length=0)
-    bar.set_ylabel("worst-case value on arrival", labelpad=8)
-    for side in bar.spines.values():
-        side.set_visible(False)
+def _columns(names: list[str], width: float) -> int:
+    """How many columns of a legend surely fit side by side."""
+    widest = 48.0 + 6.4 * max(map(len, names))
+    return int(np.clip(width // widest, 1, 3))
 
 
 def _draw_cells(axes: Axes, layout: GridLayout) -> None:
-    kinds, around = (GOAL, HAZARD), layout.cells if layout.backdrop is None else layout.backdrop
-    for cells, shown in ((around, tuple(COLOURS)), (layout.cells, kinds)):
-        picture = np.zeros((*cells.shape, 4))
-        for kind in shown:
-            picture[cells == kind] = to_rgba(COLOURS[kind])
+    kinds = tuple(COLOURS)
+    if layout.backdrop is not None:
+        picture = np.zeros((*layout.backdrop.shape, 4))
+        for kind, colour in COLOURS.items():
+            picture[layout.backdrop == kind] = to_rgba(colour)
         axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
-    if layout.cells.shape[1] > _FEW_CELLS:
-        return
-    for cell in np.argwhere(layout.cells == HAZARD):
-        x, y = _centre(layout, (int(cell[0]), int(cell[1])))
-        half = _side(layout) / 2
-        axes.add_patch(
-            Rectangle(
-                (x - half, y - half),
-                2 * half,
-                2 * half,
-                facecolor="none",
-                hatch="//",
-                edgecolor=LIGHT["paper"],
-                linewidth=0,
-                zorder=3,
-            )
-        )
+        kinds = (GOAL, HAZARD)
+    for kind in kinds:
+        hatch = "//" if kind == HAZARD and layout.cells.shape[1] <= _FEW_CELLS else None
+        draw_patch(axes, layout, layout.cells == kind, COLOURS[kind], hatch=hatch, zorder=2)
 
 
 def _moves(routes: Routes, layout: GridLayout) -> LineCollection:
@@ -151,7 +136,7 @@ def _moves(routes: Routes, layout: GridLayout) -> LineCollection:
     ends = np.stack([np.repeat(layout.positions, after.shape[1], axis=0),
                      layout.positions[after.ravel()]], axis=1)  # fmt: skip
     moved = np.unique(np.sort(ends[(ends[:, 0] != ends[:, 1]).any(axis=1)], axis=1), axis=0)
-    places = [[_centre(layout, (int(r), int(c))) for r, c in pair] for pair in moved]
+    places = [[centre(layout, (int(r), int(c))) for r, c in pair] for pair in moved]
     return LineCollection(places, **_MOVE)
 
 
@@ -170,7 +155,7 @@ class _Line:
         return Line2D([], [], **self.style)
 
 
-def _lines(routes: Routes) -> list[_Line]:
+def _lines(routes: Routes, *, flips: bool) -> list[_Line]:
     """The plan's way, that for η = 0, and those for other η, widest range of η first."""
     eta = routes.plan.eta
     robust = way_of(routes.plan, routes.starts)
@@ -180,7 +165,7 @@ def _lines(routes: Routes) -> list[_Line]:
     lines = [_Line(robust.cells, _with_steps(name, robust), _ROBUST)]
     if not same:
         lines.append(_Line(nominal.cells, _with_steps("plan for η = 0", nominal), _NOMINAL))
-    for place, span in enumerate(_other_spans(routes, robust, nominal)):
+    for place, span in enumerate(_other_spans(routes, robust, nominal) if flips else ()):
         name = f"η = {span.low:.3g} … {span.high:.3g}"
         if span.low == span.high:
             name = f"η = {span.low:.3g}"
@@ -209,7 +194,7 @@ def _with_steps(name: str, way: Way) -> str:
 def _draw_line(figure: Figure, axes: Axes, line: _Line, layout: GridLayout) -> None:
     where = offset_copy(axes.transData, figure, x=line.aside, y=-line.aside, units="points")
     for cells in line.cells:
-        x, y = zip(*(_centre(layout, cell) for cell in cells), strict=True)
+        x, y = zip(*(centre(layout, cell) for cell in cells), strict=True)
         axes.plot(
             x, y, transform=where, solid_joinstyle="round", solid_capstyle="round", **line.style
         )
@@ -224,15 +209,15 @@ def _draw_ends(axes: Axes, routes: Routes, layout: GridLayout, scale: float) -> 
         marker: Any = "o" if layout.angles is None else (3, 0, -float(layout.angles[start]))
         axes.plot(*layout.centres([start])[0], marker=marker, **mark)
     for cell in np.argwhere(layout.cells == GOAL)[:64]:
-        axes.plot(*_centre(layout, (int(cell[0]), int(cell[1]))), marker="*", **mark)
+        axes.plot(*centre(layout, (int(cell[0]), int(cell[1]))), marker="*", **mark)
 
 
 def _draw_frame(
     axes: Axes, layout: GridLayout, low: NDArray[np.int64], high: NDArray[np.int64]
 ) -> None:
-    half = _side(layout) / 2
-    left, upper = _centre(layout, (int(low[0]), int(low[1])))
-    right, lower = _centre(layout, (int(high[0]) - 1, int(high[1]) - 1))
+    half = side(layout) / 2
+    left, upper = centre(layout, (int(low[0]), int(low[1])))
+    right, lower = centre(layout, (int(high[0]) - 1, int(high[1]) - 1))
     down = layout.corner is None
     axes.set_xlim(left - half, right + half)
     axes.set_ylim(lower + half if down else lower - half, upper - half if down else upper + half)
@@ -244,22 +229,9 @@ def _draw_frame(
     axes.spines[:].set_visible(False)
 
 
-def _centre(layout: GridLayout, cell: Place) -> tuple[float, float]:
-    row, column = cell
-    if layout.corner is None:
-        return float(column), float(row)
-    x, y = layout.corner
-    rows = layout.cells.shape[0]
-    return x + (column + 0.5) * layout.cell_size, y + (rows - row - 0.5) * layout.cell_size
-
-
-def _side(layout: GridLayout) -> float:
-    return 1.0 if layout.corner is None else layout.cell_size
-
-
 def _legend(layout: GridLayout) -> list[tuple[Patch, str]]:
     names = {GOAL: "goal", WALL: "wall", UNKNOWN: "unknown", HAZARD: "hazard"}
-    low, high = _window(layout)
+    low, high = window(layout)
     shown = layout.cells[low[0] : high[0], low[1] : high[1]]
     return [
         (Patch(facecolor=COLOURS[kind], edgecolor="none"), name)

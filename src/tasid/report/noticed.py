@@ -1,7 +1,6 @@
 """What learning noticed about itself, read from a run's summary and checked.
 
-The paper's method notices less than the outcome method, and older runs recorded less: what is
-missing or null is None or empty.
+The paper's method notices less than the belief method: what is missing or null is None or empty.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Noticed:
 
     model: str | None
     evidence: tuple[tuple[str, float], ...]
-    """Ways of modelling that stayed in the race and the nats they lost, best first."""
+    """Ways of modelling and what new episodes said in their favour, best first."""
     eta: EtaEstimate | None
     """None too where no transition could tell."""
     map_errors: tuple[MapError, ...]
@@ -62,7 +61,7 @@ def _evidence(value: Any, where: str) -> tuple[tuple[str, float], ...]:
         return ()
     if not isinstance(value, dict) or not all(_is_number(nats) for nats in value.values()):
         raise ArtifactError(f"{where} is {value!r}; it should be a number for every way")
-    return tuple(sorted(((way, float(n)) for way, n in value.items()), key=lambda pair: pair[1]))
+    return tuple(sorted(((way, float(n)) for way, n in value.items()), key=lambda pair: -pair[1]))
 
 
 def _rows(summary: Mapping[str, Any], key: str, where: str) -> list[Any]:
@@ -92,10 +91,11 @@ def _calibration(arrays: Mapping[str, NDArray[Any]], where: str) -> Calibration 
         raise ArtifactError(f"{where}: {missing} is missing") from None
     fits = said.ndim == 1 and said.shape == was.shape and said.dtype.kind == "f"
     # The comparison is False for NaN as well.
-    if not fits or was.dtype != bool or not ((said >= 0) & (said <= 1.001)).all():
+    likely = was.dtype == bool or (was.dtype.kind == "f" and ((was >= 0) & (was <= 1.001)).all())
+    if not fits or not likely or not ((said >= 0) & (said <= 1.001)).all():
         raise ArtifactError(
             f"{where}: {_CONFIDENCE} is {said.dtype} {said.shape} and {_CORRECT} is {was.dtype} "
-            f"{was.shape}; they should be as many probabilities and truth values"
+            f"{was.shape}; they should be as many probabilities, and truth values or probabilities"
         )
     return Calibration(said.astype(np.float64), was) if said.size else None
 

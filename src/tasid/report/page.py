@@ -11,6 +11,7 @@ from tasid.mdp import policy_value
 from tasid.mdp.thrifty import Plan
 from tasid.report import gallery, trust, wording
 from tasid.report.baseline import build_baseline_report, is_baseline
+from tasid.report.certified import certificate_figures
 from tasid.report.command import rerun_command
 from tasid.report.drawing import house_style
 from tasid.report.findings import Findings, read_findings
@@ -38,8 +39,11 @@ def build_report(folder: str | Path) -> Path:
 def render(found: Findings) -> str:
     """The page as text."""
     routes = Routes.of(found.policy.plan)
+    by_beliefs = found.beliefs is not None
     with house_style():
-        learning = list(gallery.learning_panels(found))
+        panels = gallery.batch_panels if by_beliefs else gallery.learning_panels
+        learning = list(panels(found))
+        visits = gallery.visits_picture(found, routes)
         reliability = list(gallery.reliability_panels(found))
         returns = gallery.returns_picture(found)
         picture = gallery.routes_picture(routes)
@@ -47,12 +51,13 @@ def render(found: Findings) -> str:
     shown = [
         ("starts", clusters),
         ("learning", learning),
+        ("visits", visits),
         ("reliability", reliability),
         ("returns", 1),
         ("routes", 1),
     ]
     return render_sheet(
-        "run.html",
+        "belief.html" if by_beliefs else "run.html",
         {"number": number, "episodes": wording.episodes_of, "sentence": wording.sentence},
         kind="a learning run",
         made_from="the files of this run",
@@ -68,16 +73,18 @@ def render(found: Findings) -> str:
         trust=trust,
         clusters=clusters,
         learning=learning,
+        visits=visits,
+        certificate=None if found.certificate is None else certificate_figures(found.certificate),
         reliability=reliability,
         returns=returns,
         routes=picture,
+        on_grid=routes.simulator.layout is not None,
         pay=[policy_value(routes.simulator, routes.plan), routes.nominal.start_value],
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],
         same_route=routes.same,
-        evidence=trust.evidence_rows(found),
         map_errors=list(trust.map_error_rows(found)),
-        step_columns=_step_columns(found),
-        steps=list(_step_rows(found)),
+        step_columns=_BATCH_COLUMNS if by_beliefs else _step_columns(found),
+        steps=list(_batch_rows(found) if by_beliefs else _step_rows(found)),
         open_table=_OPEN_TABLE,
         configuration=list(_flat(_without_versions(found.asked))),
         versions=list(_flat(found.asked.get("versions", {}))),
@@ -96,7 +103,44 @@ def _actions(routes: Routes, plan: Plan) -> str:
     return " ".join(str(plan.action(h, state)) for h, state in enumerate(states))
 
 
+_BATCH_COLUMNS = [
+    "batch",
+    "episodes",
+    "so far",
+    "return",
+    "regret",
+    "foresight",
+    "evidence",
+    "best fit",
+    "playing, s",
+    "fitting, s",
+]
+
+
+def _batch_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+    assert found.beliefs is not None
+    for batch, size in zip(found.beliefs.batches, found.beliefs.sizes.tolist(), strict=True):
+        known = (batch.return_mean, batch.regret, batch.foresight, batch.evidence)
+        yield (
+            str(batch.batch),
+            count(size),
+            count(batch.episodes),
+            *(_rounded(value) for value in known),
+            batch.best,
+            f"{batch.seconds_playing:.1f}",
+            f"{batch.seconds_fitting:.1f}",
+        )
+
+
+def _rounded(value: float | None) -> str:
+    """What is next to nothing is called that, not 2.7e−12."""
+    if value is None:
+        return "–"
+    return number(value) if value == 0 or abs(value) >= 0.0005 else "≈ 0"
+
+
 def _step_columns(found: Findings) -> list[str]:
+    assert found.learning is not None
     return [
         "step",
         "episodes",
@@ -110,6 +154,7 @@ def _step_columns(found: Findings) -> list[str]:
 
 
 def _step_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+    assert found.learning is not None
     decoded, tracked = found.learning.decoder_accuracy, found.learning.tracking_accuracy
     # A loss that ran away, or one of no transition at all.
     missing = "not finite" if found.learning.by_epochs else "–"

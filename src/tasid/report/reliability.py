@@ -28,11 +28,13 @@ def reliability_panel(calibration: Calibration) -> Figure:
         color=LIGHT["muted"],
         fontsize=10.5,
     )
+    counted = calibration.correct.dtype == bool
     for said, was, number in calibration.bins:
-        right = round(was * number)
-        low = beta.ppf(_TAIL, right, number - right + 1) if right else 0.0
-        high = beta.isf(_TAIL, right + 1, number - right) if right < number else 1.0
-        axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
+        if counted:  # probabilities of whole episodes are no independent coins
+            right = round(was * number)
+            low = beta.ppf(_TAIL, right, number - right + 1) if right else 0.0
+            high = beta.isf(_TAIL, right + 1, number - right) if right < number else 1.0
+            axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
         axes.plot(
             [said],
             [was],
@@ -49,9 +51,9 @@ def reliability_panel(calibration: Calibration) -> Figure:
     return figure
 
 
-def counts_panel(calibration: Calibration) -> Figure:
-    """How many transitions had which confidence."""
-    figure, axes = _panel("transitions, by confidence")
+def counts_panel(calibration: Calibration, what: str = "transitions") -> Figure:
+    """How many transitions or decisions had which confidence."""
+    figure, axes = _panel(f"{what}, by confidence")
     bars = [(min(int(said * 10), 9), number) for said, _, number in calibration.bins]
     most = max(number for _, number in bars)
     for place, number in bars:

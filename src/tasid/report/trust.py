@@ -5,64 +5,72 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tasid.algorithms import BeliefPolicy
 from tasid.report.findings import Findings
-from tasid.report.wording import THIN, UNKNOWN, KeyFigure, count, number, percent, unbroken
+from tasid.report.wording import (
+    THIN,
+    UNKNOWN,
+    KeyFigure,
+    count,
+    episodes_of,
+    number,
+    percent,
+    sentence,
+    unbroken,
+)
 
-_TRACKS = "So the policy knows, move by move, where it is."
-_LOOKS = "looks at two observations, one after the other, and says which"
-_MODELS = {
-    "paper": (
-        f"Every step has a model of its own. It {_LOOKS} action came between them; the map says "
-        f"where that action leads. {_TRACKS}"
-    ),
-    "outcome": (
-        "All steps share one model. After each step it is fitted again to all transitions explored "
-        "so far; a step keeps the version of its time, unless the last version did better on "
-        f"transitions held out and serves all steps. The model {_LOOKS} of the outcomes that the "
-        f"map allows came between them. {_TRACKS}"
-    ),
+_PAPER = (
+    "Every step has a model of its own. It looks at two observations, one after the other, and "
+    "says which action came between them; the map says where that action leads. So the policy "
+    "knows, move by move, where it is."
+)
+_BELIEFS = (
+    "What places look like was learned from whole episodes: wherever the map says the commands may "
+    "have led, the observations have to fit. The policy then keeps a belief, a probability for "
+    "every place it may be in, and takes the action that is best on average over them."
+)
+_ALIKE = {
+    "place": "every place of the map has a look of its own",
+    "rank": "looks are shared by outcomes of the same rank, because places are too many to be met "
+    "twice",
+    "action": "looks are shared by outcomes with the same lowest action",
 }
-_NUMBERINGS = {
-    "outcomes by place": "an outcome is numbered by the place it leads to",
-    "outcomes by action": "an outcome is numbered by its lowest action",
-    "outcomes by rank": "an outcome is numbered by its rank among those of its state",
-}
-_CENTRES = {
-    "step centre": "inputs are centred on the mean of their own step",
-    "shared centre": "inputs are centred on the mean of the first step",
+_BEGINNINGS = {
+    "warm": "it goes on from the fit before it",
+    "forward": "it was begun at the first steps, one more at a time",
+    "anneal": "it was begun with observations that count little, then more and more",
 }
 
 
 def models(found: Findings) -> str:
-    """What decodes, for the method that learned it."""
-    return _MODELS.get(found.policy.method, f"A model {_LOOKS} move came between them. {_TRACKS}")
+    """What decodes or tracks, for the method that learned it."""
+    return _PAPER if found.beliefs is None else _BELIEFS
 
 
 def winner(found: Findings) -> str | None:
     """The model in use and what its name means."""
     name = found.noticed.model
-    if name is None or not found.steps:
+    if name is None or not (found.steps or found.beliefs):
         return None
-    meanings = [_NUMBERINGS.get(found.policy.decoder.labels.kind)]
-    meanings += [meaning for ending, meaning in _CENTRES.items() if name.endswith(ending)]
-    explained = "; ".join(filter(None, meanings))
+    meanings = []
+    if isinstance(found.policy, BeliefPolicy):
+        begun = next((said for way, said in _BEGINNINGS.items() if name.startswith(way)), None)
+        meanings = [said for said in (_ALIKE.get(found.policy.classes), begun) if said]
+    explained = "; ".join(meanings)
     return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
 
 
-def evidence_rows(found: Findings) -> list[tuple[str, str, str]]:
-    """Every way still in the race, the nats it lost, and how far it is behind."""
-    evidence = found.noticed.evidence
-    if not found.steps or not evidence:
-        return []
-    best = evidence[0][1]
-    return [
-        (
-            f"{way} (in use)" if way == found.noticed.model else way,
-            f"{nats:.1f}",
-            f"{nats - best:.1f}",
-        )
-        for way, nats in evidence
-    ]
+def stopped(found: Findings) -> str:
+    """How many episodes in how many batches, and why no more."""
+    beliefs = found.beliefs
+    if beliefs is None:
+        return ""
+    number = len(beliefs.batches)
+    said = (
+        f"It took {episodes_of(int(beliefs.ends[-1]))} in {count(number)} "
+        f"{'batch' if number == 1 else 'batches'}."
+    )
+    return said if beliefs.stopped is None else f"{said} Why no more: {sentence(beliefs.stopped)}"
 
 
 def trust_figures(found: Findings) -> tuple[KeyFigure, ...]:
@@ -75,12 +83,19 @@ def trust_figures(found: Findings) -> tuple[KeyFigure, ...]:
             "another one.",
         ),
         KeyFigure("η estimated", *_estimate(found)),
-        KeyFigure(
-            "Calibration error",
-            percent(found["calibration_error"]),
+        KeyFigure("Calibration error", percent(found["calibration_error"]), _calibration(found)),
+    )
+
+
+def _calibration(found: Findings) -> str:
+    if found.beliefs is None:
+        return (
             "How far confidence and what came true lie apart, averaged over all transitions in "
-            "bins of confidence (expected calibration error).",
-        ),
+            "bins of confidence (expected calibration error)."
+        )
+    return (
+        "How far the confidence when acting and what the whole episode said in the end lie apart, "
+        "averaged over all decisions in bins of confidence (expected calibration error)."
     )
 
 
@@ -88,9 +103,12 @@ def _estimate(found: Findings) -> tuple[str, str]:
     eta = found.noticed.eta
     if eta is None:
         return UNKNOWN, "Nobody counted how often an outcome was not the intended one."
+    source = "decoding errors included"
+    if found.beliefs is not None:
+        source = "by what whole learning episodes say"
     return (
         number(eta.rate),
-        f"How often the outcome was not the intended one, decoding errors included, in "
+        f"How often the outcome was not the intended one, {source}, in "
         f"{count(eta.transitions)} transitions. 95{THIN}% interval: {number(eta.low)} to "
         f"{number(eta.high)}. An average over the visited places with a choice of outcomes, and so "
         "a lower bound on the paper’s η, which is to hold at every place.",
@@ -120,11 +138,6 @@ def _probability(p_value: float) -> str:
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
-def label_name(found: Findings) -> str:
-    """What the model names."""
-    return "action" if found.policy.decoder.labels.kind == "actions" else "outcome"
-
-
 def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
     """Step, state, action, visits, surprises of every place where the map is wrong."""
     origin = found.policy.simulator.origin
@@ -134,7 +147,7 @@ def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
         if names is not None and error.action in range(len(names)):
             action = f"{names[error.action]} ({action})"
         yield (
-            count(error.step),
+            "any" if error.step < 0 else count(error.step),
             _label(error.state),
             action,
             count(error.visits),

@@ -132,7 +132,7 @@ def key_figures(found: Findings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...
     return (
         ("Result", _results(found)),
         ("Yardsticks", _yardsticks(found)),
-        ("Effort and decoding", _efforts(found)),
+        ("Effort and tracking" if found.beliefs else "Effort and decoding", _efforts(found)),
     )
 
 
@@ -200,17 +200,29 @@ def _efforts(found: Findings) -> tuple[KeyFigure, ...]:
         KeyFigure(
             "Learning episodes",
             count(found["episodes"]),
-            "All episodes spent on learning. Evaluation is not among them.",
+            "All episodes spent on learning. Evaluation is not among them, nor is a certificate.",
         ),
         KeyFigure(
             "Learning time",
             duration(found["seconds"]),
             "By the clock, compilation included.",
         ),
-        KeyFigure(
-            "Decoder accuracy",
-            percent(found["decoder_accuracy"]),
-            "How often the decoded move leads, on the map, from the true state to the true next "
-            "one. Mean over steps.",
-        ),
+        _accuracy(found),
+    )
+
+
+def _accuracy(found: Findings) -> KeyFigure:
+    known = percent(found["decoder_accuracy"])
+    if found.beliefs is not None:
+        return KeyFigure(
+            "Tracking accuracy",
+            known,
+            "How often, after a move, the likeliest state was the true one. Mean over steps; known "
+            "only where the truth is.",
+        )
+    return KeyFigure(
+        "Decoder accuracy",
+        known,
+        "How often the decoded move leads, on the map, from the true state to the true next "
+        "one. Mean over steps.",
     )

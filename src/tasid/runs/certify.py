@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from tasid.algorithms.certificate import ReturnCertificate
 from tasid.algorithms.certification import Planned, certification
 from tasid.envs import BlockMDP, Target
 from tasid.mdp import AbstractSimulator, blind_value
 from tasid.runs.scoring import toy_world
+
+
+@dataclass(frozen=True)
+class Certify:
+    """A certificate to be had when learning is over; refused at once if it could not be."""
+
+    epsilon: float | None = None
+    """How far below a promised value counts as keeping it; None is 5 % of the range of returns."""
+    episodes: int = 2_000
+    """Fresh episodes at most."""
+    attempt: int = 1
+    """The how many-th policy this is that one tries to certify."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and not 0.0 <= self.epsilon < math.inf:
+            raise ValueError(f"certify: epsilon {self.epsilon} is no finite number from 0 up")
+        for name in ("episodes", "attempt"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"certify: {name} {getattr(self, name)} is below 1")
 
 
 def certify_return(

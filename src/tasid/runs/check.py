@@ -16,16 +16,20 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.evaluate import oracle
 from tasid.envs import BlockMDP, Target
+from tasid.envs.target import check_seed, check_wrapped
 from tasid.mdp import AbstractSimulator
 from tasid.mdp.outcomes import outcomes
 from tasid.mdp.perturbation import checked_eta
 from tasid.runs.check_dynamics import along_the_route, at_random, repeats
 from tasid.runs.check_sight import SlipRate, leaks, sight, slips
 from tasid.runs.check_subject import Finding, Subject, fine, note, problem
+from tasid.runs.learn import METHODS
 from tasid.runs.limits import limit_of, weigh
 from tasid.runs.population import PopulationLimit
+from tasid.runs.scoring import toy_world
 
 _EPISODES = 160
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,23 @@ def check_target(
     eta: float = 0.1,
     episodes: int = _EPISODES,
     seed: int = 0,
+    method: str = "belief",
     render: Callable[[Any], ArrayLike] | None = None,
 ) -> Check:
     """Hold a target against a map: actions, horizon, observations, rewards, ends, leaks, η.
 
     `eta` is the perturbation the map is planned with; `episodes` are played for each of some seven
     tests, most of them short. `render(state)`, the noiseless observation of a state by its label,
-    gives the population limit too; environments of ours bring it along.
+    gives the population limit too; environments of ours bring it along. It is what decoding two
+    observations can earn at most: for method "paper" a map that fails it does not fit, for method
+    "belief", which weighs whole episodes, it is a note.
     """
     eta = checked_eta(eta)
+    check_seed(seed)
+    if not isinstance(env, BlockMDP):
+        check_wrapped(env)
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if episodes < 2:
         raise ValueError(f"episodes: {episodes} is below 2")
     sim = simulator if simulator is not None else getattr(env, "simulator", None)
@@ -89,6 +101,7 @@ def check_target(
     rate: SlipRate | None = None
     target, told = _fitted(env, sim)
     findings.extend(told)
+    findings.extend(_eta_of_the_table(env, sim, eta))
     if target is not None:
         subject = Subject(target, sim, eta, episodes, seed)
         try:
@@ -101,7 +114,9 @@ def check_target(
             findings.append(problem("episodes", str(error)))
     findings.append(_outcomes(sim))
     limit, why = limit_of(env, sim, eta=eta, render=render)
-    findings.append(weigh(limit) if limit is not None else note("population limit", why))
+    findings.append(
+        weigh(limit, method=method) if limit is not None else note("population limit", why)
+    )
     return Check(tuple(findings), rate, limit)
 
 
@@ -132,6 +147,21 @@ def _fitted(env: BlockMDP | Target, sim: AbstractSimulator) -> tuple[Target | No
         text = f"the map has {len(sim.starts)}; tests that need to know the start are left out"
         told.append(note("starts", text))
     return target, [*told, fine("horizon", f"{sim.horizon} steps in both")]
+
+
+def _eta_of_the_table(
+    env: BlockMDP | Target, sim: AbstractSimulator, eta: float
+) -> Iterator[Finding]:
+    """What a toy-text environment's own table says; the sample of a few episodes says less."""
+    world = None if isinstance(env, BlockMDP) else toy_world(env, sim)
+    if world is None:
+        return
+    said = f"by its own table the environment slips with probability {world.eta:.6g} on this map"
+    if world.eta <= eta + _ROUNDING:
+        yield fine("η of the table", f"{said}; planned for: {eta:g}")
+        return
+    hopeless = "; from 0.5 on nobody can tell what happened" if world.eta >= 0.5 else ""
+    yield problem("η of the table", f"{said}, more than the η = {eta:g} planned for{hopeless}")
 
 
 def _outcomes(sim: AbstractSimulator) -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from tasid.runs.check_subject import Subject
 _MOST = 4
 _EACH = 2
 """Places for one and the same pair."""
-_REPEATS = 8
-_FEWEST = 0.5
+_REPEATS = (1, 2, 4, 8)
+"""How often a command is repeated; the fewer, the surer that all came out as asked."""
+_FEWEST, _CERTAIN = 0.5, 0.99
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,28 @@ class Site:
 
 
 def equal_pairs(subject: Subject) -> list[Site]:
-    """A few places where two actions have one successor, the surest first.
+    """A few places where two actions have one successor, between them of as many actions as can be.
 
-    Of equally sure ones those are preferred whose last command was neither of the two: an
-    observation that shows the last command then shows a change.
+    An observation that shows the last command may not show every command. So among places that are
+    not certain those come first where the last command was neither of the two: a command that is
+    not shown then leaves another sight than one that is. After that, the surest.
     """
+
+    def rank(site: Site) -> tuple[bool, bool, float, int]:
+        again = bool(set(site.prefix[-1:]) & set(site.actions))
+        return site.sure < _CERTAIN, again, -round(site.sure, 2), site.h
+
     found = [site for prefix in _prefixes(subject) for site in _sites(subject, prefix)]
-    found.sort(key=lambda s: (-round(s.sure, 2), bool(set(s.prefix[-1:]) & set(s.actions)), s.h))
+    found.sort(key=rank)
     chosen: list[Site] = []
-    times: Counter[tuple[int, ...]] = Counter()
+    covered: set[int] = set()
     for site in found:
-        if times[site.actions] < _EACH and len(chosen) < _MOST:
+        if len(chosen) < _MOST and not set(site.actions) <= covered:
+            covered |= set(site.actions)
+            chosen.append(site)
+    times = Counter(site.actions for site in chosen)
+    for site in found:
+        if times[site.actions] < _EACH and len(chosen) < _MOST and site not in chosen:
             times[site.actions] += 1
             chosen.append(site)
     return chosen
@@ -61,13 +73,14 @@ def _prefixes(subject: Subject) -> Iterator[tuple[int, ...]]:
     if len(subject.sim.starts) == 1:
         route = subject.route[1]
         yield from (tuple(route[:h]) for h in range(1, len(route)))
-    times = min(_REPEATS, (subject.sim.horizon - 1) // 2)
-    if times < 1:
-        return
-    for action in range(subject.sim.num_actions):
-        yield (action,) * times
-    for first, second in permutations(range(subject.sim.num_actions), 2):
-        yield (first,) * times + (second,) * times
+    most = subject.sim.horizon - 1
+    actions = range(subject.sim.num_actions)
+    for action, times in product(actions, _REPEATS):
+        if times <= most:
+            yield (action,) * times
+    for (first, second), some, more in product(permutations(actions, 2), _REPEATS, _REPEATS):
+        if some + more <= most:
+            yield (first,) * some + (second,) * more
 
 
 def _sites(subject: Subject, prefix: tuple[int, ...]) -> Iterator[Site]:
@@ -76,11 +89,11 @@ def _sites(subject: Subject, prefix: tuple[int, ...]) -> Iterator[Site]:
         return
     sim, h = subject.sim, len(prefix)
     where = _spread(subject, prefix)
-    sure = np.zeros((sim.num_actions, sim.num_actions))
-    for state in np.flatnonzero(where).tolist():
-        if not subject.absorbing(h, state):
-            after = sim.successor_at(h)[state]
-            sure += where[state] * undisturbed * (after[:, None] == after[None])
+    states = np.flatnonzero(where)
+    after = sim.successor_at(h)[states]
+    over = (after == states[:, None]).all(axis=1) & ~sim.reward_at(h)[states].any(axis=1)
+    states, after = states[~over], after[~over]
+    sure = undisturbed * np.einsum("s,sab->ab", where[states], after[:, :, None] == after[:, None])
     for a, b in combinations(range(sim.num_actions), 2):
         if sure[a, b] >= _FEWEST:
             yield Site(prefix, (a, b), min(float(sure[a, b]), 1.0))

@@ -44,11 +44,7 @@ def diagnose(
         right = beliefs_right(policy, env, episodes=episodes, seed=seed)[0].mean(axis=1)
         return Diagnosis(right[1:], right)
     key = seed_key(seed)
-    successor = jnp.asarray(policy.simulator.successor)
-    parts = [
-        _chunk(env.target, policy.decoder, successor, key, first)
-        for first in range(0, episodes, WIDTH)
-    ]
+    parts = [_chunk(env.target, policy.decoder, key, first) for first in range(0, episodes, WIDTH)]
     decoded, tracked = (np.concatenate(hits, axis=1) for hits in zip(*parts, strict=True))
     return Diagnosis(decoded[:-1, :episodes].mean(axis=1), tracked[:, :episodes].mean(axis=1))
 
@@ -71,16 +67,15 @@ def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0)
 
 @jax.jit
 def _chunk(
-    target: Any, decoder: Decoder, successor: jax.Array, key: jax.Array, first: jax.Array
+    target: Any, decoder: Decoder, key: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
-    _, hits = trace(target, decoder, keys, record=partial(_hits, decoder, successor))
+    _, hits = trace(target, decoder, keys, record=partial(_hits, decoder))
     return hits
 
 
 def _hits(
     decoder: Decoder,
-    successor: jax.Array,
     before: Moment,
     actions: jax.Array,
     after: Moment,
@@ -92,7 +87,5 @@ def _hits(
     if decoder.num_models == 0:
         return tracked, tracked
     step = jnp.minimum(h, decoder.num_models - 1)
-    label = decoder.decode(after.carry, after.observations, step).label
-    command = decoder.labels.at(step).command[after.carry.states, label]
-    leads = (successor if successor.ndim == 2 else successor[step])[was, command]
-    return leads == became, tracked
+    action = decoder.decode(after.carry, after.observations, step).action
+    return decoder.leads(was, action, step) == became, tracked

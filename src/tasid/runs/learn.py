@@ -9,18 +9,19 @@ from typing import Any, Literal, overload
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
-from tasid.algorithms.initial_state_test import StartCounts
-from tasid.algorithms.initial_states import StartsFound
+from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
+from tasid.beliefs.classes import KINDS
 from tasid.envs import BlockMDP, Target
-from tasid.envs.target import seed_key
+from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.events import Callback
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
@@ -49,8 +50,12 @@ class Diagnostics:
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
+    visits: NDArray[np.float64] | None = field(default=None, compare=False)
+    """How often the episodes were believed to be in each state, [S]; by the belief method only."""
     starts: StartsFound | None = None
     """How the paper's method told start states apart, where there are several."""
+    coverage: float | None = None
+    """The share of what the plan will meet that recorded episodes show; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ class LearningResult:
     episodes: int
     """All episodes spent on learning."""
     diagnostics: Diagnostics
+    logged_episodes: int = 0
+    """Episodes that somebody else had recorded."""
 
 
 World = BlockMDP | Target
@@ -129,6 +136,8 @@ def learn(
         )
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    if classes is not None and classes not in KINDS:
+        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     if method == "paper" and classes is not None:
         raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
     if not 0 <= eta < 0.5:
@@ -193,8 +202,8 @@ def _learn_beliefs(
         learnt.best.emission,
         float(learnt.setting.weights().eta),
         target.observation_shape,
-        _dtype_of(target),
-        _environment_of(world, target),
+        dtype_of(target),
+        environment_of(world, target),
     )
     return LearningResult(policy, learnt.recorded.number, _belief_diagnostics(learnt, plan))
 
@@ -224,6 +233,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         eta=found.eta,
         map_errors=found.map_errors,
         warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
+        visits=found.visits,
     )
 
 
@@ -277,10 +287,11 @@ def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[ty
 
 
 def _map_of(world: World, given: AbstractSimulator | None) -> AbstractSimulator:
+    if isinstance(world, BlockMDP):
+        return world.simulator if given is None else given
+    check_wrapped(world)
     if given is not None:
         return given
-    if isinstance(world, BlockMDP):
-        return world.simulator
     raise ValueError("simulator: this target brings no map of its own; give one")
 
 
@@ -295,14 +306,14 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         )
 
 
-def _environment_of(world: World, target: Target) -> Mapping[str, Any] | None:
+def environment_of(world: World, target: Target) -> Mapping[str, Any] | None:
     """What makes the target again, for the record."""
     if isinstance(world, BlockMDP):
         return {"name": world.name, "options": dict(world.options)}
     return getattr(target, "environment", None)
 
 
-def _dtype_of(target: Target) -> str:
+def dtype_of(target: Target) -> str:
     dtype = getattr(target, "observation_dtype", None)
     if dtype is not None:
         return dtype
@@ -316,8 +327,8 @@ def _paper_result(
         run.plan,
         run.decoder,
         target.observation_shape,
-        _dtype_of(target),
+        dtype_of(target),
         "paper",
-        _environment_of(world, target),
+        environment_of(world, target),
     )
     return LearningResult(policy, run.episodes, diagnostics)

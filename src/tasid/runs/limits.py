@@ -1,4 +1,4 @@
-"""Can a map work at all? The population limit for whoever knows what states look like."""
+"""Are two observations enough? The population limit for whoever knows what states look like."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasid.envs import BlockMDP, Target
 from tasid.envs.aliasing import looks_of
-from tasid.learning.labels import Labels
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, perturb, robust_dp
-from tasid.runs.check_subject import Finding, fine, problem
+from tasid.runs.check_subject import Finding, fine, note, problem
 from tasid.runs.population import PopulationLimit, population_limit
 from tasid.runs.scoring import toy_world
 
 _LARGEST = 250_000
 """(step, state) pairs; the joint distribution of larger maps takes minutes."""
 _TOLERATED = 0.05
-"""Loss by looking alike, as a part of the robust value, before a map is called unfit."""
+"""Loss by looking alike, as a part of the robust value, before a map is called unfit for pairs."""
 
 
 def limit_of(
@@ -28,10 +27,9 @@ def limit_of(
     *,
     eta: float,
     plan: RobustPlan | None = None,
-    labels: Labels | str = "actions",
     render: Callable[[Any], ArrayLike] | None = None,
 ) -> tuple[PopulationLimit | None, str]:
-    """What perfect models would earn on this map, or why that is not known.
+    """What perfect models of two observations would earn, or why that is not known.
 
     The perturbation is the true one where it is known, else a random one of this η.
     """
@@ -43,7 +41,7 @@ def limit_of(
     if looks is None:
         return None, "unknown, because what states look like is; give render(state) to know it"
     chosen = plan if plan is not None else robust_dp(sim, eta=eta)
-    return population_limit(_world(env, sim, eta), chosen, looks, labels=labels), ""
+    return population_limit(_world(env, sim, eta), chosen, looks), ""
 
 
 def _looks(
@@ -73,11 +71,11 @@ def _is_own(env: BlockMDP, sim: AbstractSimulator) -> bool:
     )
 
 
-def weigh(limit: PopulationLimit) -> Finding:
-    """Is looking at two observations enough on this map?"""
+def weigh(limit: PopulationLimit, *, method: str) -> Finding:
+    """Is looking at two observations enough on this map? Beliefs look at all of them."""
     said = (
-        f"perfect models would earn {limit.value:.4g}, where the robust plan with the state in "
-        f"view earns {limit.robust_value:.4g}"
+        f"perfect models of two observations would earn {limit.value:.4g}, where the robust plan "
+        f"with the state in view earns {limit.robust_value:.4g}"
     )
     if limit.loss <= _TOLERATED * abs(limit.robust_value) + limit.ignored:
         return fine("population limit", said)
@@ -88,7 +86,13 @@ def weigh(limit: PopulationLimit) -> Finding:
         else f"; most often the step from state {worst.state} to {worst.successor} looks like one "
         f"to {worst.taken_for}"
     )
+    if method == "belief":
+        return note(
+            "population limit",
+            f"{said}: states look too much alike for method 'paper', however many episodes{where}. "
+            "Beliefs, which remember where one came from, are not bound by this",
+        )
     return problem(
         "population limit",
-        f"{said}: states look too much alike for inverse dynamics, however many episodes{where}",
+        f"{said}: states look too much alike for method 'paper', however many episodes{where}",
     )

@@ -1,12 +1,13 @@
-"""What a perfect classifier would achieve: the limit of TASID with unlimited data, exactly.
+"""What a perfect classifier would achieve: the limit of Algorithm 2 with unlimited data, exactly.
 
 Definitions. `looks` says which states look alike. With unlimited data the model of step h is the
-exact posterior of the label given what it sees: the looks before and after, and which labels exist
-at the tracked state ŝ. It is taken over the learner's own roll-ins, so true and tracked state are
-followed jointly: an ambiguity misleads ŝ, a misled ŝ chooses other actions and other labels.
+exact posterior of the action given what it sees: the looks before and after. It is taken over the
+learner's own roll-ins, so true and tracked state are followed jointly: an ambiguity misleads ŝ, and
+a misled ŝ chooses other actions.
 
 The result needs no episode. A map whose limit is far below the robust value cannot be learned by
-looking at two observations, however many there are. Learners must not import this: it knows ξ.
+looking at two observations, however many there are; beliefs, which remember where one came from,
+are not bound by it. Learners must not import this: it knows ξ.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasid.learning.labels import Labels, labels_for
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, policy_value
 
 _SHOWN = 10
 _NEGLIGIBLE = 1e-12
 """Pairs of true and tracked state rarer than this are followed no further; they grow too many."""
 _ROUNDING = 1e-9
-"""Labels this close in probability are a tie; without it, rounding would decide."""
+"""Actions this close in probability are a tie; without it, rounding would decide."""
 
 
 @dataclass(frozen=True)
@@ -72,32 +72,14 @@ class _Joint(NamedTuple):
     mass: NDArray[np.float64]
 
 
-class _Tables(NamedTuple):
-    """Label tables of one step as NumPy arrays, [S, L], and a number for each row of `valid`."""
-
-    successor: NDArray[np.int32]
-    command: NDArray[np.int32]
-    valid: NDArray[np.bool_]
-    menu: NDArray[np.intp]
-
-
-def population_limit(
-    world: PerturbedMDP,
-    plan: RobustPlan,
-    looks: ArrayLike,
-    *,
-    labels: Labels | str = "actions",
-) -> PopulationLimit:
+def population_limit(world: PerturbedMDP, plan: RobustPlan, looks: ArrayLike) -> PopulationLimit:
     """The exact value of TASID with perfect models in a world whose states look like `looks` [S].
 
-    `labels` are those of the method: "actions" is the paper's. Ties of the posterior, and
-    transitions that exploration never shows, go to the lowest label; a learner's choice would be
-    arbitrary there.
+    Ties of the posterior, and transitions that exploration never shows, go to the lowest action; a
+    learner's choice would be arbitrary there.
     """
     sim = world.simulator
     seen = _checked_looks(looks, sim)
-    if isinstance(labels, str):
-        labels = labels_for(labels, sim)
     start = np.array([sim.start], dtype=np.intp)
     joint = _Joint(start, start, np.ones(1))
     value, tracked = 0.0, []
@@ -106,7 +88,7 @@ def population_limit(
         value += _paid(world, plan, joint, h)
         tracked.append(float(joint.mass[joint.states == joint.tracked].sum()))
         if h + 1 < sim.horizon:
-            joint = _advanced(world, plan, joint, _tables(labels, h), seen, h, confused)
+            joint = _advanced(world, plan, joint, seen, h, confused)
     worst = sorted(confused.items(), key=lambda item: -item[1])[:_SHOWN]
     return PopulationLimit(
         value=value,
@@ -128,25 +110,23 @@ def _advanced(
     world: PerturbedMDP,
     plan: RobustPlan,
     joint: _Joint,
-    tables: _Tables,
     looks: NDArray[np.intp],
     h: int,
     confused: dict[tuple[int, int, int], float],
 ) -> _Joint:
     """The joint distribution after π's step h and the decoding of it; notes what it confuses."""
-    code, best = _posterior(world, joint, tables, looks, h)
-    successor = world.simulator.successor_at(h)[joint.states]
+    code, best = _posterior(world, joint, looks, h)
+    leads = world.simulator.successor_at(h)
     chances = world.xi_at(h)[joint.states, plan.actions[h, joint.tracked]]
     pair, action = np.nonzero(chances > 0)
     states, tracked = joint.states[pair], joint.tracked[pair]
-    after = successor[pair, action].astype(np.intp)
+    after = leads[states, action].astype(np.intp)
     mass = joint.mass[pair] * chances[pair, action]
 
-    wanted = _sights(tables, looks, states, tracked, after)
+    wanted = _sights(looks, states, after)
     place = np.minimum(np.searchsorted(code, wanted), code.size - 1)
-    never = np.argmax(tables.valid[tracked], axis=1)
-    label = np.where(code[place] == wanted, best[place], never)
-    believed = tables.successor[tracked, label].astype(np.intp)
+    decoded = np.where(code[place] == wanted, best[place], 0)
+    believed = leads[tracked, decoded].astype(np.intp)
 
     for i in np.flatnonzero((states == tracked) & (believed != after)):
         where = (int(states[i]), int(after[i]), int(believed[i]))
@@ -159,45 +139,31 @@ def _advanced(
 
 
 def _posterior(
-    world: PerturbedMDP, joint: _Joint, tables: _Tables, looks: NDArray[np.intp], h: int
+    world: PerturbedMDP, joint: _Joint, looks: NDArray[np.intp], h: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Everything that exploration at step h shows, sorted, and the likeliest label of each.
+    """Everything that exploration at step h shows, sorted, and the likeliest action of each.
 
-    Roll-ins come from π; then an existing label of ŝ is drawn uniformly and its command executed.
+    Roll-ins come from π; then an action is drawn uniformly and commanded.
     """
-    valid = tables.valid[joint.tracked]
-    chances = world.xi_at(h)[joint.states[:, None], tables.command[joint.tracked]]
-    chances = chances * (valid / valid.sum(axis=1, keepdims=True))[..., None]
-    pair, label, action = np.nonzero(chances > 0)
-    states, tracked = joint.states[pair], joint.tracked[pair]
+    number = world.simulator.num_actions
+    chances = world.xi_at(h)[joint.states] / number
+    pair, command, action = np.nonzero(chances > 0)
+    states = joint.states[pair]
     after = world.simulator.successor_at(h)[states, action].astype(np.intp)
-    code, row = np.unique(_sights(tables, looks, states, tracked, after), return_inverse=True)
-    mass = joint.mass[pair] * chances[pair, label, action]
-    number = valid.shape[1]
-    weights = np.bincount(row.reshape(-1) * number + label, mass, code.size * number)
+    code, row = np.unique(_sights(looks, states, after), return_inverse=True)
+    mass = joint.mass[pair] * chances[pair, command, action]
+    weights = np.bincount(row.reshape(-1) * number + command, mass, code.size * number)
     weights = weights.reshape(code.size, number)
     best = weights.max(axis=1, keepdims=True)
     return code, (weights >= best * (1.0 - _ROUNDING)).argmax(axis=1)
 
 
 def _sights(
-    tables: _Tables,
-    looks: NDArray[np.intp],
-    states: NDArray[np.intp],
-    tracked: NDArray[np.intp],
-    after: NDArray[np.intp],
+    looks: NDArray[np.intp], states: NDArray[np.intp], after: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """One number for all that the model sees: both looks, and which labels there are to choose."""
-    kinds = int(looks.max()) + 1
-    sights: NDArray[np.intp] = (tables.menu[tracked] * kinds + looks[states]) * kinds + looks[after]
+    """One number for all that the model sees: both looks."""
+    sights: NDArray[np.intp] = looks[states] * (int(looks.max()) + 1) + looks[after]
     return sights
-
-
-def _tables(labels: Labels, h: int) -> _Tables:
-    one = labels.at(h)
-    valid = np.asarray(one.valid)
-    _, menu = np.unique(valid, axis=0, return_inverse=True)
-    return _Tables(np.asarray(one.successor), np.asarray(one.command), valid, menu.reshape(-1))
 
 
 def _checked_looks(looks: ArrayLike, sim: AbstractSimulator) -> NDArray[np.intp]:

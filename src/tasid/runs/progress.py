@@ -68,9 +68,6 @@ class Progress(Shown):
             return
         self._episodes += event.episodes
         figure = f"{event.validation_loss:.4f}"
-        if event.eta is not None:
-            rate, low, high = event.eta
-            figure += f", η so far {rate:.3f} ({low:.3f} … {high:.3f})"
         self.show(event.step + 1, event.steps, episodes=self._episodes, figure=figure)
 
     def show(self, completed: int, total: int | None, *, episodes: int, figure: str) -> None:

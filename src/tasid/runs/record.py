@@ -98,6 +98,10 @@ class Run:
     ) -> None:
         """The scores: arrays and summary."""
         write_artifact(self.folder / _EVALUATION, kind=_EVALUATION, metadata=summary, arrays=arrays)
+        self.write_summary(summary)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """The figures alone, where nothing was scored."""
         self._write_json("result.json", summary)
 
     def asked(self) -> dict[str, Any]:
@@ -138,6 +142,11 @@ class Run:
 
     def evaluation(self) -> Artifact:
         """The scores, verified."""
+        if "from" in self.asked():
+            raise ArtifactError(
+                f"{self.folder}: learned from a log, so nothing was scored; 'tasid evaluate' "
+                "scores its policy where there is a target"
+            )
         return read_artifact(self.folder / _EVALUATION, kind=_EVALUATION)
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:

@@ -17,6 +17,8 @@ from tasid.mdp import AbstractSimulator, PerturbedMDP, robust_dp
 from tasid.mdp.sources.toy_text import from_toy_text
 from tasid.mdp.sources.trouble import MapError, MapWarning
 
+_LITTLE = 0.05
+
 
 @dataclass(frozen=True)
 class Yardsticks:
@@ -30,6 +32,26 @@ class Yardsticks:
     """The better of the best constant action and the open-loop nominal plan."""
     worst_case_value: float
     """What the robust plan is sure of in any η-perturbation."""
+    lowest_return: float
+    """The least that any actions earn on the map; its mean over the starts."""
+    highest_return: float
+    """The most."""
+
+    @property
+    def return_range(self) -> float:
+        """The unit in which returns differ by much or by little."""
+        return self.highest_return - self.lowest_return
+
+    @property
+    def ratio_means_something(self) -> bool:
+        """Is a part of the robust value a part of something?
+
+        Not where that value is negative, or next to nothing beside what returns range over while
+        returns below 0 are possible: then zero is no more the bottom of the scale than its top.
+        """
+        if self.robust_value <= 0:
+            return False
+        return self.lowest_return >= 0 or self.robust_value >= _LITTLE * self.return_range
 
 
 def yardsticks(
@@ -52,11 +74,15 @@ def yardsticks(
         latent = Latent(world)
     else:
         return None
+    nominal = robust_dp(plan.simulator, eta=0.0)
     return Yardsticks(
         robust_value=latent.robust_value(plan),
-        nominal_plan_value=latent.robust_value(robust_dp(plan.simulator, eta=0.0)),
+        nominal_plan_value=latent.robust_value(nominal),
         blind_value=latent.blind_value(),
         worst_case_value=plan.start_value,
+        # Where every command may become any other, the worst of all actions is taken.
+        lowest_return=robust_dp(plan.simulator, eta=1.0).start_value,
+        highest_return=nominal.start_value,
     )
 
 
@@ -78,20 +104,27 @@ def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
 
 
 def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
-    """Mean, interval, ratio and skill, ready for JSON; null where a value is unknown."""
+    """Mean, interval, ratio and skill, ready for JSON; null where a value is unknown.
+
+    `difference` is return − robust value in units of the range of returns; it has a meaning where
+    the ratio has none.
+    """
     known: dict[str, Any] = {
         "return_mean": score.mean,
         "return_ci95": [bound if isfinite(bound) else None for bound in score.ci95],
         "evaluation_episodes": int(score.returns.size),
         "ratio": None,
+        "difference": None,
         "skill": None,
         "robust_value": None,
     }
     if measure is None:
         return known
     known.update(asdict(measure))
-    if measure.robust_value != 0:
+    if measure.ratio_means_something:
         known["ratio"] = score.mean / measure.robust_value
+    if measure.return_range > 0:
+        known["difference"] = (score.mean - measure.robust_value) / measure.return_range
     lead = measure.robust_value - measure.blind_value
     if lead > 0:
         known["skill"] = (score.mean - measure.blind_value) / lead

@@ -1,4 +1,4 @@
-"""Learning when episodes may start in several states: first where, then how to act, by method."""
+"""Several starts: what is asked for; what the paper's method learned of them, written down."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.initial_state_test import StartCounts, learn_each_start
-from tasid.algorithms.initial_states import StartsFound, start_margins
+from tasid.algorithms.initial_state_test import StartCounts, StartsFound, learn_each_start
+from tasid.algorithms.start_clusters import start_margins
 from tasid.algorithms.tasid import Callback, Learned
 from tasid.envs import Target
 from tasid.mdp import AbstractSimulator, RobustPlan
@@ -55,14 +55,6 @@ def start_warnings(sim: AbstractSimulator, found: StartsFound) -> Iterator[str]:
             f"first observations in {found.episodes} episodes is it; where it does appear, the "
             "policy will take it for another start"
         )
-    if found.unsettled:
-        names = ", ".join(map(str, found.unsettled))
-        asked = any(one.nats is not None for one in found.hypotheses)
-        why = "evidence did not settle the" if asked else "returns alone decided the"
-        yield (
-            f"{why} start of cluster(s) {names}{': returns decided' if asked else ''}; if that is "
-            "wrong, so are the map errors and the η that seem to have been noticed"
-        )
 
 
 def starts_record(
@@ -77,27 +69,26 @@ def starts_record(
     Where somebody can know, `accuracy` is how often the first state was right, and `purity` how
     often a cluster holds the start that most of it are.
     """
-    margins = start_margins(sim)
+    margins, clusters = start_margins(sim), found.clusters
     summary = {
         "episodes": found.episodes,
         "margin": min(margin.mean for margin in margins),
         "margin_least": min(margin.least for margin in margins),
         "accuracy": accuracy,
         "purity": purity,
-        "error": found.error,
-        "error_alone": found.error_alone,
+        "error": clusters.error,
+        "error_alone": clusters.error_alone,
         "clusters": [
             {"start": start, "state": str(sim.states[start]), "share": share}
-            for start, share in zip(found.starts, found.shares, strict=True)
+            for start, share in zip(found.starts, clusters.shares, strict=True)
         ],
         "hypotheses": [
             asdict(one) | {"state": str(sim.states[one.start])} for one in found.hypotheses
         ],
         "unseen": [str(sim.states[start]) for start in found.unseen],
-        "unsettled": list(found.unsettled),
     }
-    places = flattened(found.features, found.clusters, len(found.starts))
-    return summary, {"starts.places": places, "starts.clusters": found.clusters}
+    places = flattened(clusters.features, clusters.members, len(found.starts))
+    return summary, {"starts.places": places, "starts.clusters": clusters.members}
 
 
 def flattened(x: NDArray[np.float32], group: NDArray[np.int64], groups: int) -> NDArray[np.float32]:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.stats import beta, binom
+from threadpoolctl import threadpool_limits
 
-from tasid.learning.choices import Choices
-from tasid.learning.ridge import Examples, fit_ridge
+Floats = NDArray[np.float64]
 
 _NORM = 100.0
 """Mean squared length of a row, for which the penalties are meant."""
@@ -62,15 +63,13 @@ def told_apart(before: NDArray[Any], after: NDArray[Any], label: NDArray[np.int6
     return Accuracy(right, len(label))
 
 
-def _fitted(
-    rows: NDArray[np.float32], label: NDArray[np.int64], number: int
-) -> NDArray[np.float32]:
+def _fitted(rows: Floats, label: NDArray[np.int64], number: int) -> Floats:
     """Weights, with the penalty that does best on held-out halves of these very rows."""
     half = np.arange(len(label)) % 2 == 0
 
     def loss(penalty: float) -> float:
         return sum(
-            float(_choices(label[~part], number).losses(_scores(rows[~part], weights)).sum())
+            -float(_log_f(rows[~part], weights)[np.arange((~part).sum()), label[~part]].sum())
             for part in (half, ~half)
             for weights in [_solved(rows[part], label[part], number, penalty)]
         )
@@ -78,22 +77,46 @@ def _fitted(
     return _solved(rows, label, number, min(_PENALTIES, key=loss))
 
 
-def _solved(
-    rows: NDArray[np.float32], label: NDArray[np.int64], number: int, penalty: float
-) -> NDArray[np.float32]:
-    size = rows.shape[1]
-    nowhere, one = np.zeros((1, size), np.float32), np.zeros(len(label), np.int32)
-    examples = Examples(rows, nowhere, one, _choices(label, number))
-    start = np.zeros((size + 1, number), np.float32)
-    return fit_ridge(examples, penalty=penalty, start=start)
+def _solved(rows: Floats, label: NDArray[np.int64], number: int, penalty: float) -> Floats:
+    """Multinomial logistic regression, [D+1, L]; the last row is the bias, not penalised.
+
+    Minimises Σ −ln f(label) + ½·penalty·‖weights‖², which is convex, by L-BFGS.
+    """
+    shape = rows.shape[1] + 1, number
+    right = np.arange(len(label)), label
+
+    def objective(flat: Floats) -> tuple[float, Floats]:
+        weights = flat.reshape(shape)
+        log_f = _log_f(rows, weights)
+        residual = np.exp(log_f)
+        residual[right] -= 1.0
+        gradient = np.concatenate([rows.T @ residual, residual.sum(axis=0)[None]])
+        gradient[:-1] += penalty * weights[:-1]
+        loss = 0.5 * penalty * float((weights[:-1] ** 2).sum()) - float(log_f[right].sum())
+        return loss, gradient.ravel()
+
+    # The products are small: a second BLAS thread costs more than it brings.
+    with threadpool_limits(1, "blas"):
+        found = minimize(
+            objective,
+            np.zeros(shape).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 100, "ftol": 1e-6, "gtol": 1e-2},
+        )
+    solution: Floats = found.x.reshape(shape)
+    return solution
 
 
-def _choices(label: NDArray[np.int64], number: int) -> Choices:
-    return Choices(label, np.ones((len(label), number), bool))
+def _scores(rows: Floats, weights: Floats) -> Floats:
+    return rows @ weights[:-1] + weights[-1]
 
 
-def _scores(rows: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    scores: NDArray[np.float32] = rows @ weights[:-1] + weights[-1]
+def _log_f(rows: Floats, weights: Floats) -> Floats:
+    """ln f of every label, [n, L]."""
+    scores = _scores(rows, weights)
+    scores -= scores.max(axis=1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
     return scores
 
 
@@ -101,7 +124,7 @@ def _flat(observations: NDArray[Any]) -> NDArray[Any]:
     return observations.reshape(len(observations), -1)
 
 
-def _coordinates(table: NDArray[Any]) -> NDArray[np.float32]:
+def _coordinates(table: NDArray[Any]) -> Floats:
     """Standardised rows in an orthonormal basis of their span, [n, at most n]."""
     gram = np.zeros((len(table), len(table)))
     for first in range(0, table.shape[1], _AT_A_TIME):
@@ -114,5 +137,4 @@ def _coordinates(table: NDArray[Any]) -> NDArray[np.float32]:
     kept = values > 1e-9 * max(float(values[-1]), 1e-300)
     rows = vectors[:, kept] * np.sqrt(values[kept])
     norm = float((rows**2).sum(axis=1).mean()) if kept.any() else 0.0
-    scaled = rows * np.sqrt(_NORM / norm) if norm > 0 else np.zeros((len(table), 1))
-    return scaled.astype(np.float32)
+    return rows * np.sqrt(_NORM / norm) if norm > 0 else np.zeros((len(table), 1))

@@ -17,6 +17,7 @@ from tasid.envs import BlockMDP
 from tasid.envs.gym_target import GymTarget
 from tasid.envs.registry import open_world
 from tasid.mdp import AbstractSimulator
+from tasid.runs.certify import Certify, certify_return
 from tasid.runs.diagnosis import diagnose, start_purity
 from tasid.runs.events import Callback, Event
 from tasid.runs.learn import Diagnostics, LearningResult, learn
@@ -46,6 +47,8 @@ class Order:
     """How many start states there should be; None does not ask."""
     classes: str | None = None
     """What is expected to look alike: place, rank or action; None lets evidence decide."""
+    certify: Certify | None = None
+    """The certificate asked for; None asks for none."""
 
 
 def train(
@@ -71,7 +74,11 @@ def train(
         result.policy.save(run.policy_folder)
         run.write_events(events)
         summary, arrays = _scores(order, env, result)
-        summary.update(seconds=seconds, policy=str(Path(folder) / run.policy_folder.name))
+        summary.update(
+            certificate=_certificate(order, env, result),
+            seconds=seconds,
+            policy=str(Path(folder) / run.policy_folder.name),
+        )
         run.write_evaluation(summary, arrays)
     return summary
 
@@ -84,10 +91,14 @@ def _scores(
     if not isinstance(env, BlockMDP):
         # Its latent states are nobody's to see, and more episodes may cost something.
         unknown = {"decoder_accuracy": None, "calibration_error": None}
-        noticed = _noticed(result.diagnostics)
-        summary = {"episodes": result.episodes, **figures, **unknown, **noticed}
+        summary = {
+            "episodes": result.episodes,
+            **figures,
+            **unknown,
+            **noticed(result.diagnostics),
+        }
         told, arrays = _starts(result)
-        return {**summary, **told}, {"returns": scored.returns, **arrays}
+        return {**summary, **told}, {"returns": scored.returns, **_visits(result), **arrays}
     diagnosis = diagnose(result.policy, env, seed=order.seed)
     accuracy = diagnosis.decoder_accuracy
     calibration = calibrate(result.policy, env, seed=order.seed)
@@ -96,7 +107,7 @@ def _scores(
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
         "calibration_error": calibration.expected_error if calibration.correct.size else None,
-        **_noticed(result.diagnostics),
+        **noticed(result.diagnostics),
         "population_value": _population_value(order, env, result),
     }
     told, drawn = _starts(
@@ -111,9 +122,31 @@ def _scores(
         "tracking_accuracy": diagnosis.tracking_accuracy,
         "calibration.confidence": calibration.confidence,
         "calibration.correct": calibration.correct,
+        **_visits(result),
         **drawn,
     }
     return summary, arrays
+
+
+def _visits(result: LearningResult) -> dict[str, Any]:
+    visits = result.diagnostics.visits
+    return {} if visits is None else {"visits": visits}
+
+
+def _certificate(
+    order: Order, env: BlockMDP | GymTarget, result: LearningResult
+) -> dict[str, Any] | None:
+    """What fresh episodes show about the policy, which they had no part in choosing."""
+    if order.certify is None:
+        return None
+    return certify_return(
+        result.policy,
+        env,
+        epsilon=order.certify.epsilon,
+        max_episodes=order.certify.episodes,
+        attempt=order.certify.attempt,
+        seed=order.seed,
+    ).record()
 
 
 def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> float | None:
@@ -121,9 +154,7 @@ def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> fl
     policy = result.policy
     if isinstance(policy, BeliefPolicy):
         return None
-    limit, _ = limit_of(
-        env, policy.simulator, eta=order.eta, plan=policy.plan, labels=policy.decoder.labels
-    )
+    limit, _ = limit_of(env, policy.simulator, eta=order.eta, plan=policy.plan)
     return None if limit is None else limit.value
 
 
@@ -136,7 +167,7 @@ def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, An
     return {"starts": summary}, arrays
 
 
-def _noticed(diagnostics: Diagnostics) -> dict[str, Any]:
+def noticed(diagnostics: Diagnostics) -> dict[str, Any]:
     """What learning noticed about the model, the perturbation and the map, ready for JSON."""
     estimate = diagnostics.eta
     return {
@@ -165,10 +196,16 @@ def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:
         "method": order.method,
         **{name: value for name, value in _choices(order).items() if value is not None},
         "evaluation_episodes": order.evaluation_episodes,
-        "versions": {
-            "tasid": __version__,
-            "python": platform.python_version(),
-            "jax": version("jax"),
-            "numpy": version("numpy"),
-        },
+        **({} if order.certify is None else {"certify": asdict(order.certify)}),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the figures."""
+    return {
+        "tasid": __version__,
+        "python": platform.python_version(),
+        "jax": version("jax"),
+        "numpy": version("numpy"),
     }

@@ -24,16 +24,34 @@ def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> 
             "are left to tell whether it is right; give 32 or more"
         )
         return
-    last, estimate = learnt.batches[-1], found.eta
+    last = learnt.batches[-1]
     unlearned = _unlearned(learnt.batches, sim)
     if unlearned is not None:
         yield unlearned
-    if estimate.p_value < _SURE and unlearned is None:
+    if unlearned is None:
+        yield from slip_warnings(found)
+    if found.map_errors:
+        yield from map_warnings(found)
+    elif last.foresight < _UNFORESEEN and unlearned is None:
+        yield (
+            f"rewards and ends often came as a surprise ({-last.foresight:.1f} nats an episode): "
+            "too few episodes, or the target pays and ends unlike the map"
+        )
+
+
+def slip_warnings(found: Findings) -> Iterator[str]:
+    """More slips than were planned for?"""
+    estimate = found.eta
+    if estimate.p_value < _SURE:
         yield (
             f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
             f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
             f"{estimate.planned:g} planned for: plan with a larger eta"
         )
+
+
+def map_warnings(found: Findings) -> Iterator[str]:
+    """Is the map wrong anywhere?"""
     if found.map_errors:
         first = found.map_errors[0]
         when = "" if first.step < 0 else f"step {first.step}, "
@@ -41,11 +59,6 @@ def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> 
             f"the map is wrong in {len(found.map_errors)} place(s), first at {when}state "
             f"{first.state}, action {first.action}: {first.surprises} of {first.visits} "
             "transitions went elsewhere"
-        )
-    elif last.foresight < _UNFORESEEN and unlearned is None:
-        yield (
-            f"rewards and ends often came as a surprise ({-last.foresight:.1f} nats an episode): "
-            "too few episodes, or the target pays and ends unlike the map"
         )
 
 

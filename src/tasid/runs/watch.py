@@ -5,6 +5,7 @@ In environments of ours the true states are noted too, through the latent door, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import Policy
+from tasid.algorithms import BeliefPolicy, Policy
+from tasid.algorithms.belief_policy import BeliefAgent
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.evaluate import check_fit, oracle
 from tasid.envs import BlockMDP, Latent, Target
@@ -21,22 +23,42 @@ from tasid.envs.target import EVALUATION, episode_keys, seed_key
 
 
 @dataclass(frozen=True, eq=False)
+class Belief:
+    """Where a policy held itself to be when it acted, likeliest first."""
+
+    states: NDArray[np.int64]
+    """All states with at least one in a million, [n]."""
+    probabilities: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, belief: Mapping[int, float]) -> Belief:
+        """An agent's belief; of equally likely states the lower index is first."""
+        ranked = sorted(belief.items(), key=lambda pair: (-pair[1], pair[0]))
+        return cls(
+            np.array([state for state, _ in ranked], dtype=np.int64),
+            np.array([probability for _, probability in ranked], dtype=np.float64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Episode:
     """What happened at steps 0 … H−1 of one episode."""
 
-    policy: Policy
+    policy: BeliefPolicy | Policy
     observations: NDArray[Any]
     """x_h, [H, …]."""
     states: NDArray[np.int64]
     """ŝ_h, where the policy believed it was when it acted, [H]."""
     actions: NDArray[np.int64]
     confidence: NDArray[np.float64]
-    """Of the transition that led to ŝ_h; 1 at the start."""
+    """The probability of ŝ_h; of a policy without beliefs, that of the last transition decoded."""
     lost: NDArray[np.bool_]
     rewards: NDArray[np.float64]
     """What the action of the step earned."""
     truth: NDArray[np.int64] | None
     """s_h, [H]; None where nobody knows."""
+    beliefs: tuple[Belief, ...] | None = None
+    """One for each step; None of a policy that keeps a single state in mind."""
 
     @property
     def total(self) -> float:
@@ -77,7 +99,7 @@ class Episode:
 
 
 def watch_episode(
-    policy: Policy, env: BlockMDP | Target, *, seed: int = 0, episode: int = 0
+    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, seed: int = 0, episode: int = 0
 ) -> Episode:
     """Follow the policy's agent through one episode.
 
@@ -91,13 +113,17 @@ def watch_episode(
     first, slot = (episode - episode % WIDTH, episode % WIDTH) if target.traceable else (episode, 0)
     numbers = first + jnp.arange(WIDTH if target.traceable else 1)
     keys = episode_keys(seed_key(seed), EVALUATION, numbers)
-    agent = policy.agent(slot=episode % WIDTH)
+    agent = (
+        policy.agent() if isinstance(policy, BeliefPolicy) else policy.agent(slot=episode % WIDTH)
+    )
     state, seen = target.reset(keys)
     advance = jax.jit(type(target).step) if target.traceable else type(target).step
-    rows = []
+    rows, beliefs = [], []
     for h in range(target.horizon):
         x = np.asarray(seen[slot])
         action = agent.act(x)
+        if isinstance(agent, BeliefAgent):
+            beliefs.append(Belief.of(agent.belief))
         truth = int(Latent.states(state)[slot]) if isinstance(env, BlockMDP) else -1
         actions = jnp.full(len(numbers), action, jnp.int32)
         state, seen, rewards = advance(target, state, actions, jnp.int32(h), keys)
@@ -113,4 +139,5 @@ def watch_episode(
         lost=np.array(lost, dtype=bool),
         rewards=np.array(paid, dtype=np.float64),
         truth=np.array(truths, dtype=np.int64) if isinstance(env, BlockMDP) else None,
+        beliefs=tuple(beliefs) if beliefs else None,
     )

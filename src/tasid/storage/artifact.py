@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,14 +83,20 @@ def write_artifact(
     return directory
 
 
-def read_artifact(path: str | os.PathLike[str], *, kind: str | None = None) -> Artifact:
+def read_artifact(
+    path: str | os.PathLike[str],
+    *,
+    kind: str | None = None,
+    accept: Callable[[Manifest], None] | None = None,
+) -> Artifact:
     """Read an artifact and verify every byte of it; `kind`, if given, is the only one accepted.
 
-    Anything wrong raises `ArtifactError` with the file, the fault and the remedy.
+    Anything wrong raises `ArtifactError` with the file, the fault and the remedy. `accept` sees the
+    manifest before the arrays are read, and may raise: large ones then cost nothing.
     """
     directory = Path(path)
     try:
-        manifest, payload = _read_files(directory, kind)
+        manifest, payload = _read_files(directory, kind, accept)
     except OSError as error:
         raise ArtifactError(
             f"{error.filename or directory}: cannot be read ({error.strerror}); "
@@ -145,7 +151,9 @@ def _storable_array(array: Any, *, where: str) -> npt.NDArray[Any]:
     return np.asarray(array, dtype=dtype, order="C")
 
 
-def _read_files(directory: Path, kind: str | None) -> tuple[Manifest, bytes]:
+def _read_files(
+    directory: Path, kind: str | None, accept: Callable[[Manifest], None] | None
+) -> tuple[Manifest, bytes]:
     """Read a manifest and the array file it names, again if a writer replaced both meanwhile."""
     _check_directory(directory)
     source = directory / MANIFEST_NAME
@@ -157,6 +165,8 @@ def _read_files(directory: Path, kind: str | None) -> tuple[Manifest, bytes]:
                 f"{directory}: holds an artifact of kind {manifest.kind!r}, expected {kind!r}; "
                 f"give the path of a {kind!r} artifact."
             )
+        if accept is not None:
+            accept(manifest)
         file = directory / manifest.array_file
         try:
             payload = _read_file(file, limit=manifest.size)

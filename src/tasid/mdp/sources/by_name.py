@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.sources.gym_id import GYM, make_by_id
 from tasid.mdp.sources.trouble import MapError
-
-_GYM = "gym:"
 
 
 def is_map(source: str) -> bool:
     """Whether `read_source` is the one to ask: an existing path, or gym:ID."""
-    return source.startswith(_GYM) or Path(source).exists()
+    return source.startswith(GYM) or Path(source).exists()
 
 
 def read_source(source: str, *, horizon: int | None = None, **options: Any) -> AbstractSimulator:
@@ -24,8 +23,8 @@ def read_source(source: str, *, horizon: int | None = None, **options: Any) -> A
     Options are those of the source's own function; for gym:ID they go to `gymnasium.make`, all
     but `deterministic`.
     """
-    if source.startswith(_GYM):
-        return _toy_text(source.removeprefix(_GYM), horizon, options)
+    if source.startswith(GYM):
+        return _toy_text(source.removeprefix(GYM), horizon, options)
     path = Path(source)
     if path.is_dir():
         _refuse_others(source, options, ())
@@ -77,13 +76,8 @@ def _text(path: Path) -> str:
 
 
 def _toy_text(name: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
-    import gymnasium
-
     deterministic = options.pop("deterministic", "refuse")
-    try:
-        env = gymnasium.make(name, **options)
-    except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
-        raise MapError(f"source: Gymnasium makes no {name!r} of this ({error})") from None
+    env = make_by_id(name, options, argument="source")
     try:
         if horizon is None and env.spec is not None:
             horizon = env.spec.max_episode_steps

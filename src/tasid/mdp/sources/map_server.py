@@ -22,8 +22,21 @@ from tasid.mdp.sources.trouble import MapError
 
 _NEEDED = ("image", "resolution", "origin", "occupied_thresh", "free_thresh", "negate")
 _MOST_YAML_BYTES = 2**16
+_LONGEST_NAME = 1024
 _FORMATS = ("PPM", "PNG")
 """Pillow's names; its PPM reads PGM too."""
+
+
+class _Plain(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML without aliases: nested in one another, a few lines of them stand for gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(
+                None, None, "aliases (*name) have no place in a map", mark
+            )
+        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +87,7 @@ def _fields(file: Path) -> dict[str, Any]:
     if len(data) > _MOST_YAML_BYTES:
         raise MapError(f"{file}: {len(data)} bytes are no map_server YAML; give the .yaml file")
     try:
-        fields = yaml.safe_load(data)
+        fields = yaml.load(data, _Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise MapError(f"{file}: not YAML ({' '.join(str(error).split())})") from None
     if not isinstance(fields, dict):
@@ -105,9 +118,11 @@ def _corner(file: Path, origin: Any) -> tuple[float, float]:
 
 def _image(file: Path, name: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Grey values 0 … 255 and which pixels are opaque."""
-    path = file.parent / str(name)
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        raise MapError(f"{file}: image is {name!r:.80}; it should be the name of a file")
+    path = file.parent / name
     if not path.is_file():
-        raise MapError(f"{file}: its image {str(name)!r} is not at {path}")
+        raise MapError(f"{file}: its image {name!r} is not at {path}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

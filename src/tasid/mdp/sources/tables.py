@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import zipfile
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.lib.format import (
+    MAGIC_PREFIX,
+    read_array_header_1_0,
+    read_array_header_2_0,
+    read_magic,
+)
 from numpy.typing import NDArray
 
 from tasid.mdp.origin import Origin
 from tasid.mdp.simulator import AbstractSimulator
 from tasid.mdp.sources.trouble import MapError
 
+_MOST_BYTES = 2**31
+_HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 _NEEDED = ("successor", "reward")
 _KNOWN = (*_NEEDED, "horizon", "start", "start_probabilities", "states")
 
@@ -55,15 +64,38 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
         raise MapError(f"{file}: no such file")
     try:
         with file.open("rb") as handle:
-            archive = np.load(handle)  # of plain arrays only: objects are refused by default
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+            if handle.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
                 raise MapError(f"{file}: holds one array, not named tables; write it with savez")
+            _check_sizes(file, handle)
+            handle.seek(0)
+            archive = np.load(handle)  # of plain arrays only: objects are refused by default
             with archive:
                 return {name: archive[name] for name in archive.files}
     except MapError:
         raise
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, SyntaxError) as error:
         raise MapError(f"{file}: not a file of plain numeric tables ({error})") from None
+
+
+def _check_sizes(file: Path, handle: BinaryIO) -> None:
+    """Refuse arrays that say they are larger than what the file holds, or too large altogether."""
+    total = 0
+    with zipfile.ZipFile(handle) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as array:
+                read = _HEADERS.get(read_magic(array))
+                if read is None:
+                    raise ValueError(f"{member.filename} is of an unknown version")
+                shape, _, dtype = read(array)
+                size = array.tell() + prod(shape) * dtype.itemsize
+            if size != member.file_size and not dtype.hasobject:
+                raise ValueError(
+                    f"{member.filename} says it has shape {shape} of {dtype}, but "
+                    f"{member.file_size} bytes"
+                )
+            total += size
+    if total > _MOST_BYTES:
+        raise MapError(f"{file}: {total} bytes of tables are more than {_MOST_BYTES}")
 
 
 def _horizon(given: NDArray[Any], file: Path) -> int:

@@ -17,6 +17,7 @@ from tasid.mdp.layout import FREE, GOAL, HAZARD, GridLayout
 from tasid.mdp.origin import Origin
 from tasid.mdp.perturbation import PerturbedMDP
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.sources.gym_id import GYM, make_by_id
 from tasid.mdp.sources.intended import Outcomes, intended, world_of
 from tasid.mdp.sources.trouble import MapError, MapWarning
 
@@ -39,9 +40,12 @@ class ToyText:
         return self.simulator.origin.implied_eta if self.simulator.origin else None
 
 
-def from_toy_text(env: Any, *, horizon: int, deterministic: str = "refuse") -> ToyText:
+def from_toy_text(
+    env: Any, *, horizon: int, deterministic: str = "refuse", **options: Any
+) -> ToyText:
     """The deterministic map of a toy-text environment (FrozenLake, CliffWalking, Taxi, …).
 
+    `env` is an environment, or the id of one; `options` then go to `gymnasium.make`.
     With `deterministic="refuse"` a table with chances is an error that names the first of them.
     With "most-likely" each action leads where it most likely leads, and the η this implies is in
     `simulator.origin.implied_eta` (None, with a `MapWarning`, if the environment is no perturbation
@@ -51,6 +55,14 @@ def from_toy_text(env: Any, *, horizon: int, deterministic: str = "refuse") -> T
         raise MapError(
             f"deterministic: {deterministic!r} is none of {', '.join(map(repr, _CHOICES))}"
         )
+    if isinstance(env, str):
+        made = make_by_id(env.removeprefix(GYM), options, argument="env")
+        try:
+            return from_toy_text(made, horizon=horizon, deterministic=deterministic)
+        finally:
+            made.close()
+    if options:
+        raise MapError(f"{next(iter(options))}: only an id takes options; {env!r} is made already")
     base = getattr(env, "unwrapped", env)
     table = _read(base)
     if deterministic == "refuse":

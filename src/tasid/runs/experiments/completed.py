@@ -1,4 +1,4 @@
-"""Returns of TASID's training episodes, completed to the horizon.
+"""Returns of training episodes of the paper's method, completed to the horizon.
 
 A training episode of step h ends after its exploring action: nothing later is learned from. To draw
 a reward curve it needs a whole return, and from there on it takes uniformly random actions.
@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.algorithms.tasid import DETOUR, EXPLORATION
+from tasid.algorithms.tasid import EXPLORATION, random_actions
 from tasid.envs import Target
 from tasid.envs.rollout import roll
 from tasid.envs.target import episode_keys, seed_key, stream
 
-_COMPLETION = DETOUR + 2
+_COMPLETION = EXPLORATION + 3
 """The stream of the random actions of step 0; those of later steps follow it."""
 
 
@@ -29,8 +29,6 @@ class _Completing(NamedTuple):
     decoder: Decoder
     keys: jax.Array
     h: jax.Array
-    actions: int
-    """|A|, which may be more or less than the labels of the decoder."""
 
     def start(self, observations: jax.Array) -> Tracked:
         return self.decoder.start(observations)
@@ -39,11 +37,10 @@ class _Completing(NamedTuple):
         self, memory: Tracked, observations: jax.Array, step: jax.Array
     ) -> tuple[Tracked, jax.Array]:
         memory, planned = self.decoder.act(memory, observations, step)
-        _, exploring = self.decoder.labels.draw(stream(self.keys, EXPLORATION), memory.states, step)
-        uniform = jax.vmap(jax.random.uniform)(stream(self.keys, _COMPLETION + step))
-        drawn = (uniform * self.actions).astype(planned.dtype)
-        random = jnp.minimum(drawn, self.actions - 1)
-        later = jnp.where(step == self.h, exploring.astype(planned.dtype), random)
+        number = self.decoder.num_actions
+        exploring = random_actions(stream(self.keys, EXPLORATION), number)
+        random = random_actions(stream(self.keys, _COMPLETION + step), number)
+        later = jnp.where(step == self.h, exploring, random)
         return memory, jnp.where(step < self.h, planned, later)
 
 
@@ -52,8 +49,7 @@ def completed_return(
 ) -> float:
     """The mean return of the training episodes of step h.
 
-    The models of earlier steps are those of the finished decoder. With the paper's method they are
-    what collected the episodes; the outcome method had earlier versions of them, and detours.
+    The models of earlier steps are those of the finished decoder: they collected the episodes.
     """
     key = seed_key(seed)
     parts = [_chunk(target, decoder, key, h, first) for first in range(0, episodes, WIDTH)]
@@ -66,5 +62,5 @@ def _chunk(
     target: Any, decoder: Decoder, key: jax.Array, h: jax.Array, first: jax.Array
 ) -> jax.Array:
     keys = episode_keys(key, h, first + jnp.arange(WIDTH))
-    actor = _Completing(decoder, keys, h, target.num_actions)
+    actor = _Completing(decoder, keys, h)
     return roll(target, actor, keys, steps=target.horizon).returns

@@ -17,7 +17,7 @@ Count = int | None
 """Episodes until solved; None if never."""
 
 NAMES = {
-    "tasid-outcome": "TASID, outcome method",
+    "tasid-belief": "TASID, belief method",
     "tasid-paper": "TASID, paper's method",
     "ppo": "PPO",
     "ppo+rnd": "PPO+RND",
@@ -146,9 +146,9 @@ def _result(algorithm: str, horizon: int, members: Sequence[Series]) -> Result:
 
 
 def _timed(one: Series) -> list[dict[str, Any]]:
-    """The rows that add up to the time: TASID's last row has that of the whole run."""
-    rows = list(one.rows)
-    return rows[-1:] if one.configuration.get("algorithm") == "tasid" else rows
+    """The rows that add up to the time: TASID's evaluations have that of a whole learning."""
+    whole = one.configuration.get("algorithm") == "tasid"
+    return [row for row in one.rows if not whole or row["mean"] is not None]
 
 
 def _with_smallest_n(found: Sequence[Result]) -> list[Result]:

@@ -1,12 +1,12 @@
 """The paper's two figures of the visual grid world: against η, and against the map's height.
 
-Both are the same runs of TASID (outcome method) on the lava crossing, and differ in what varies.
+Both are the same runs of the belief method on the lava crossing, and differ in what varies.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tasid.algorithms import evaluate
-from tasid.algorithms.tasid import Event, StepEnded
+from tasid.algorithms.belief_method import BatchEnded
 from tasid.envs import BlockMDP, make
 from tasid.mdp import RobustPlan, policy_value, robust_dp
 from tasid.runs.diagnosis import diagnose
@@ -32,33 +32,27 @@ class Size:
     """What a size of the experiments has."""
 
     seeds: tuple[int, ...]
-    etas: tuple[float, ...]
-    heights: tuple[int, ...]
-    episodes: int
-    noisy_episodes: int
-    """Above the usual η, where every episode tells less."""
+    etas: Mapping[float, int]
+    """How many episodes every η has: the larger it is, the less an episode tells."""
+    heights: Mapping[int, int]
+    """How many episodes every height has."""
     evaluation_episodes: int = 10_000
     horizon: int | None = None
     """The paper's rule, if not given."""
 
 
+_ETAS = {0.1: 250, 0.2: 400, 0.3: 500, 0.4: 1_000, 0.5: 1_000}
 SIZES = {
-    "smoke": Size((0,), (0.1,), (11,), 80, 80, 128, horizon=3),
-    "quick": Size((200, 201), (0.1, 0.2, 0.3, 0.4, 0.5), (10, 20, 100), 10_000, 20_000, 4_096),
-    "full": Size(
-        (110, 111, 112, 113, 114),
-        (0.1, 0.2, 0.3, 0.4, 0.5),
-        (10, 20, 50, 100),
-        40_000,
-        80_000,
-    ),
+    "smoke": Size((0,), {0.1: 24}, {11: 24}, 128, horizon=3),
+    "quick": Size((200, 201), _ETAS, dict.fromkeys((10, 20, 100), 400), 4_096),
+    "full": Size((110, 111, 112, 113, 114), _ETAS, dict.fromkeys((10, 20, 50, 100), 400)),
 }
 
 
 def jobs(size: str, *, against: str) -> list[Job]:
     """One job per value of what varies and seed; a seed of each first."""
     what = SIZES[size]
-    values: Sequence[float] = what.etas if against == "eta" else what.heights
+    values: Mapping[Any, int] = what.etas if against == "eta" else what.heights
     return [
         Job(
             f"{against}-{value:g}",
@@ -67,16 +61,14 @@ def jobs(size: str, *, against: str) -> list[Job]:
                 "eta": value if against == "eta" else ETA,
                 "height": value if against == "height" else HEIGHT,
                 "horizon": what.horizon,
-                "episodes": what.noisy_episodes
-                if against == "eta" and value > ETA
-                else what.episodes,
+                "episodes": episodes,
                 "evaluation_episodes": what.evaluation_episodes,
-                "method": "outcome",
+                "method": "belief",
             },
             1.0,
         )
         for seed in what.seeds
-        for value in values
+        for value, episodes in values.items()
     ]
 
 
@@ -95,9 +87,8 @@ def work(job: Job, desk: Desk) -> None:
     log.resume()
     started = time.perf_counter()
 
-    def tell(event: Event) -> None:
-        if isinstance(event, StepEnded):
-            desk.tell((event.step + 1) / (event.steps + 1))
+    def tell(event: BatchEnded) -> None:
+        desk.tell(0.9 * event.episodes / asked["episodes"])
 
     result = learn(
         env,

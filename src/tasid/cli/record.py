@@ -1,0 +1,118 @@
+"""`tasid record`: play episodes and keep them, to learn from later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasid.cli.answers import print_json
+from tasid.cli.arguments import (
+    USUAL_ETA,
+    EtaOrMaps,
+    Horizon,
+    Json,
+    MapSettings,
+    Seed,
+    Settings,
+    Simulator,
+    environment_options,
+    eta_for,
+    map_for,
+)
+
+if TYPE_CHECKING:
+    from tasid.envs import BlockMDP, Target
+    from tasid.mdp import AbstractSimulator
+
+
+def record(
+    env: Annotated[
+        str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
+    ],
+    episodes: Annotated[int, typer.Option(help="How many episodes to play.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where the log goes.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="A policy's folder, or a run's; plan: the robust plan with eyes shut; or random. "
+            "The plan if there is a map."
+        ),
+    ] = None,
+    explore: Annotated[float, typer.Option(help="The share of random commands.")] = 0.3,
+    simulator: Simulator = None,
+    map_settings: MapSettings = None,
+    horizon: Horizon = None,
+    eta: EtaOrMaps = None,
+    seed: Seed = 0,
+    env_seed: Annotated[
+        int | None, typer.Option(help="Instance of the environment; the seed if not given.")
+    ] = None,
+    settings: Settings = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that log.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Play whole episodes and write down what was seen, commanded and paid."""
+    from tasid.envs import BlockMDP
+    from tasid.envs.registry import open_world
+    from tasid.envs.target import for_horizon
+    from tasid.runs.recording import check_free, record_episodes
+
+    check_free(out, overwrite=overwrite)
+    ours = not env.startswith("gym:")
+    options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
+    if ours:
+        options.setdefault("eta", USUAL_ETA)
+        options.setdefault("seed", seed if env_seed is None else env_seed)
+    elif env_seed is not None:
+        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
+    sim = None
+    if simulator is not None or ours:
+        sim, _ = map_for(env, options, simulator, map_settings, horizon)
+    world: BlockMDP | Target = open_world(env, **options)
+    if isinstance(world, BlockMDP):
+        sim = sim or world.simulator
+    elif (steps := horizon or (sim.horizon if sim else 0)) > 0:
+        world = for_horizon(world, steps)
+    who = policy or ("plan" if sim is not None else "random")
+    log = record_episodes(
+        world, _player(who, world, sim, eta), episodes=episodes, explore=explore, seed=seed
+    )
+    log.save(out)
+    returns = log.recorded.returns
+    answer: dict[str, Any] = {
+        "episodes": log.number,
+        "file": str(out),
+        "return_mean": float(returns.mean()),
+        "horizon": log.horizon,
+        "actions": log.num_actions,
+        "policy": who,
+        "explore": 1.0 if who == "random" else explore,
+        "seed": seed,
+    }
+    if as_json:
+        print_json(answer)
+        return
+    print(f"recorded {log.number} episodes of at most {log.horizon} steps")
+    print(f"return            {answer['return_mean']:.4f}")
+    print(f"file              {out}")
+
+
+def _player(
+    who: str, world: BlockMDP | Target, sim: AbstractSimulator | None, eta: float | None
+) -> Any:
+    """A loaded policy, the plan with eyes shut, or nobody."""
+    from tasid.algorithms import load
+    from tasid.envs import BlockMDP
+    from tasid.runs.recording import eyes_shut
+
+    if who == "random":
+        return None
+    if who != "plan":
+        folder = Path(who)
+        return load(folder / "policy" if (folder / "policy").is_dir() else folder)
+    if sim is None:
+        raise ValueError("--policy: plan, but there is no map to plan on; give --simulator")
+    target = world.target if isinstance(world, BlockMDP) else world
+    return eyes_shut(target, sim, eta=eta_for(eta, sim))

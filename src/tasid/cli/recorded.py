@@ -1,0 +1,67 @@
+"""The environment of a saved policy: the recorded one, or the one that the user names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tasid.cli.arguments import environment_options
+
+if TYPE_CHECKING:
+    from tasid.algorithms import BeliefPolicy, Policy
+    from tasid.algorithms.ppo_policy import PPOPolicy
+    from tasid.envs import BlockMDP
+    from tasid.envs.gym_target import GymTarget
+
+_NEVER_RECORDED = ("num_envs", "workers", "preprocess", "retries")
+
+
+def world_of(
+    policy: BeliefPolicy | Policy | PPOPolicy,
+    env: str | None,
+    env_seed: int | None,
+    settings: list[str] | None,
+) -> BlockMDP | GymTarget:
+    """What the policy is to be tried in.
+
+    The file may be a stranger's: a name that only the file says is looked up among the ids that
+    are registered, and imports nothing.
+    """
+    from tasid.envs.registry import open_world
+
+    name, options = _recorded(policy)
+    if env is None and name is None:
+        raise ValueError("policy: it records no environment; say which one with --env")
+    if env is not None:
+        options, name = (options if env == name else {}), env
+    else:
+        name = _registered(str(name))
+    return open_world(name, **(options | environment_options(settings, seed=env_seed)))
+
+
+def _recorded(policy: BeliefPolicy | Policy | PPOPolicy) -> tuple[str | None, dict[str, Any]]:
+    known = policy.environment
+    if known is None:
+        return None, {}
+    try:
+        name, options = known["name"], dict(known["options"])
+    except (KeyError, TypeError, ValueError):
+        name, options = None, {}
+    strangers = [key for key in options if key in _NEVER_RECORDED or not isinstance(key, str)]
+    if not isinstance(name, str) or strangers:
+        raise ValueError(f"policy: records the environment {known!r:.200}, which no run does")
+    return name, options
+
+
+def _registered(name: str) -> str:
+    from tasid.mdp.sources.gym_id import GYM, registered_id
+
+    if not name.startswith(GYM):
+        return name
+    bare = registered_id(name.removeprefix(GYM))
+    if bare is None:
+        raise ValueError(
+            f"policy: records the environment {name}, which is not among the installed ones, and "
+            "a name in a file imports nothing. If you know what it is, say so yourself: "
+            f"--env {name}, or --import FILE.py with a file that registers it"
+        )
+    return GYM + bare
