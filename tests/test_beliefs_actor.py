@@ -117,7 +117,7 @@ def check_widths(policy: BeliefPolicy, observations: np.ndarray) -> float:
 @pytest.mark.slow
 def test_a_lock_is_played_alike_at_any_width():
     env = tasid.make("combination-lock", horizon=20, seed=71)
-    seen = blended(env, 4500, 512)
+    seen = blended(env, 5000, 512)
     assert check_widths(a_policy(env, seen[:, 3], seed=1), seen) > 0.001
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -337,3 +341,16 @@ def test_wrong_kinds_of_things_are_named():
         Frontier(size=0)
     with pytest.raises(BeliefInputError, match="epsilon 1"):
         Frontier(epsilon=1.0)
+
+
+def test_the_example_of_the_docs_runs_and_says_what_it_promises(tmp_path, capsys):
+    page = (Path(__file__).resolve().parents[1] / "docs" / "beliefs.md").read_text("utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    script = tmp_path / "example.py"
+    script.write_text(block, encoding="utf-8")
+    left = runpy.run_path(str(script))
+    assert left["in_hindsight"].likeliest[0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    # Bayes' rule by hand at the first step: five cells without a door against three with one.
+    first = left["so_far"].at(0, 0)
+    assert first[0] == pytest.approx(0.9 / (5 * 0.9 + 3 * 0.1))
