@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
         extras.agreement()
     extras.several_etas(options.repeats, getattr(time, clock))
     extras.reachable_only(options.repeats, getattr(time, clock))
-    extras.first_plan(options.repeats)
+    extras.first_plan(options.repeats, getattr(time, clock))
     if options.large:
         extras.hundred_million_pairs()
         extras.long_plan()
