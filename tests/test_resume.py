@@ -268,6 +268,37 @@ def test_a_command_that_does_not_listen_ends_within_five_seconds(number, code, t
     assert err == "tasid: interrupted\n" or (twice and not err)
 
 
+FAULTS = {"os.fsync": errno.EIO, "os.replace": errno.EROFS, "os.open": errno.ENOSPC}
+
+
+@pytest.mark.parametrize("call", FAULTS)
+def test_a_failing_disk_loses_nothing_that_was_on_record(tmp_path, monkeypatch, call):
+    """The error says what and where; the run goes on when the disk is well again."""
+    Meter(monkeypatch)
+    folder, number, code = tmp_path / "run", 0, FAULTS[call]
+    module, name = call.split(".")
+    real = getattr(os, name)
+
+    def failing(*given, **how):
+        nonlocal number
+        number += 1
+        writes = name != "open" or given[1] & os.O_CREAT
+        if number > (12 if name == "open" else 6) and writes:
+            raise OSError(code, os.strerror(code))
+        return real(*given, **how)
+
+    with monkeypatch.context() as sick, pytest.raises(OSError, match=os.strerror(code)) as caught:
+        sick.setattr(f"tasid.storage.atomic.{module}.{name}", failing)
+        carry_out("belief", folder)
+    assert caught.value.errno == code
+    kept, _ = on_record(folder)
+    assert kept > 0
+    assert not list(tmp_path.rglob("*.tmp"))
+    carry_out("belief", folder)
+    carry_out("belief", tmp_path / "whole")
+    same_bytes(tmp_path / "whole", folder)
+
+
 def on_record(folder):
     """Episodes and steps."""
     files = folder.with_name(f".{folder.name}.partial").glob("unfinished/*.safetensors")

@@ -39,9 +39,12 @@ def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
             handle.flush()
             os.fsync(descriptor)
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # Say of which file; a full disk does not.
+            raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     sync_directory(target.parent)
     return target
