@@ -24,6 +24,7 @@ from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.events import Callback
+from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.warnings import belief_warnings
 
@@ -163,6 +164,9 @@ def learn(
     targets = [oracle(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
+        if isinstance(episodes, int):
+            shape, dtype = one.observation_shape, dtype_of(one)
+            check_memory(method, episodes, horizon=sim.horizon, shape=shape, dtype=dtype)
         check_starts(sim, starts)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
