@@ -42,6 +42,7 @@ from tasid.beliefs.fitting import (
 )
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
 from tasid.beliefs.looks import AsSeen, Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import (
     MOST_CLASSES,
     Classifier,
@@ -65,7 +66,8 @@ DIMENSIONS = 64
 """Directions in which classes are told apart, at most. In those left out all classes are one, and
 a place never seen before would count as impossible."""
 MANY_PLACES = 256
-"""With more places than this, some may not be met twice: what led there is tried as well."""
+"""Where places belong to steps and are more than this, some may not be met twice: what led there
+is tried as well."""
 MOST = 2_048
 """Episodes after which evidence is not waited for any longer."""
 _KEPT = 4_000
@@ -359,7 +361,13 @@ class BeliefLearner:
         return (round(one.judged.score(self._span), 2), one.judged.evidence)
 
     def _behind(self, one: Fit, best: Fit) -> float | None:
-        return None if best.judged is None else self._rank(best)[0] - self._rank(one)[0]
+        if best.judged is None:
+            return None
+        # On a large map all beginnings fail for a while, and the first to do well is not the first
+        # to fail less: until one is right, nobody is ruled out.
+        if is_large(self.setting.chain) and best.judged.foresight < _FORESEEN:
+            return None
+        return self._rank(best)[0] - self._rank(one)[0]
 
     def _regret(self, best: Fit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
         """Of the episodes that the best fit played itself, or of all if it played none."""
@@ -382,10 +390,8 @@ class BeliefLearner:
         return [replace(one, before=behind.get(one.name)) for one in fits]
 
     def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
-        horizon = self.setting.chain.horizon
-
         def job(beginning: str, classes: Classes, begin: Seen | None = None) -> Fit:
-            stages = schedule(beginning, horizon)
+            stages = schedule(beginning, self.setting.chain)
             emission, counts = fit(self.setting, classes, chunks, stages, begin=begin)
             return Fit(beginning, classes, looks, emission, counts)
 
@@ -495,7 +501,7 @@ def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
 def usual_kinds(chain: Chain) -> list[str]:
     """Places, and what led there where some places may not be met twice."""
     number = len(np.unique(np.asarray(chain.states)))
-    return ["place", "rank", "action"] if number > MANY_PLACES else ["place"]
+    return ["place", "rank", "action"] if chain.layered and number > MANY_PLACES else ["place"]
 
 
 def belief(
