@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     baseline_choices,
     belief_table,
+    belief_trust,
     building_speed,
     building_table,
     frontier,
@@ -21,6 +22,7 @@ from benchmarks import (
 
 BENCHMARKS = {
     "belief-table": belief_table,
+    "belief-trust": belief_trust,
     "peers": peers,
     "lock-table": lock_table,
     "state-space": state_space,
