@@ -5,10 +5,10 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from test_cli import run
 
 import tasid
 from tasid.runs import memory
+from test_cli import run
 
 
 @pytest.mark.parametrize("method", ["belief", "paper"])
