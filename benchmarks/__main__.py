@@ -15,6 +15,7 @@ from benchmarks import (
     peers,
     ppo_speed,
     state_space,
+    torture,
     wrapped_lock,
 )
 
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
     "frontier": frontier,
+    "torture": torture,
 }
 
 
