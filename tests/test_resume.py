@@ -113,6 +113,7 @@ def test_a_killed_run_goes_on_and_asks_the_target_nothing_twice(tmp_path, monkey
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
 
 
+@pytest.mark.slow
 def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
     """Both stages, killed at every checkpoint; what was trained is not trained again."""
     monkeypatch.setattr("tasid.runs.baseline_run._KEEP_SECONDS", 0.0)
