@@ -192,7 +192,7 @@ class _Log:
 
     def _jobs(self) -> Iterator[Callable[[], tuple[int, Fit]]]:
         def job(fold: int, chunks: Chunks, classes: Classes, beginning: str) -> tuple[int, Fit]:
-            stages = schedule(beginning, self.setting.chain.horizon)
+            stages = schedule(beginning, self.setting.chain)
             emission, counts = fit(self.setting, classes, chunks, stages)
             return fold, Fit(beginning, classes, self._looks, emission, counts)
 
@@ -234,7 +234,7 @@ class _Log:
     def gone_on(self, best: Fit) -> Fit:
         """The best fit, carried on with all episodes."""
         begin = self.setting.expect(best.classes, best.emission, self.chunks)
-        stages = schedule("warm", self.setting.chain.horizon)
+        stages = schedule("warm", self.setting.chain)
         emission, counts = fit(self.setting, best.classes, self.chunks, stages, begin=begin)
         return Fit(best.beginning, best.classes, self._looks, emission, counts)
 

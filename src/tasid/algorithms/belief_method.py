@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -39,7 +41,18 @@ from tasid.beliefs.fitting import (
     shared_evidence,
 )
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
-from tasid.beliefs.looks import Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.looks import AsSeen, Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.nearby import is_large
+from tasid.beliefs.scaled import (
+    MOST_CLASSES,
+    Classifier,
+    Differentiable,
+    Layers,
+    Scaled,
+    classifier_for,
+    fit_scaled,
+)
+from tasid.beliefs.smoother import labelled
 from tasid.envs.target import Target, seed_key
 from tasid.mdp import RobustPlan, return_range
 
@@ -53,7 +66,8 @@ DIMENSIONS = 64
 """Directions in which classes are told apart, at most. In those left out all classes are one, and
 a place never seen before would count as impossible."""
 MANY_PLACES = 256
-"""With more places than this, some may not be met twice: what led there is tried as well."""
+"""Where places belong to steps and are more than this, some may not be met twice: what led there
+is tried as well."""
 MOST = 2_048
 """Episodes after which evidence is not waited for any longer."""
 _KEPT = 4_000
@@ -70,6 +84,10 @@ _FORESEEN = -0.5
 """Nats of foresight below which something is still wrong."""
 _PATIENCE = 2
 """Batches in a row that must be good enough."""
+_BEFORE_NETWORKS = 96
+"""Episodes after which networks are tried where Gaussians do not tell places apart."""
+_REALIGNED = 2
+"""How often a network is fitted again to the labels it gives."""
 _SHRINK = 2.0
 """Episodes' worth of the common mean that a fit's own mean return is mixed with."""
 
@@ -98,8 +116,8 @@ class Fit:
 
     beginning: str
     classes: Classes
-    looks: Looks
-    emission: Gaussians
+    looks: Looks | AsSeen
+    emission: Gaussians | Scaled
     counts: Floats
     """How often each class was seen, [C]."""
     judged: Judgement | None = None
@@ -185,9 +203,11 @@ class BeliefLearner:
         *,
         seed: int,
         kinds: Sequence[str] | None = None,
+        model: Any = None,
         explore: float = EXPLORE,
     ) -> None:
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
+        self._given = None if model is None else classifier_for(model, target.observation_shape)
         self.setting = setting_for(plan)
         chain = self.setting.chain
         self._classes = [
@@ -304,7 +324,7 @@ class BeliefLearner:
             return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
         return [flat_fit(self.setting, self._classes[0], self._target.observation_shape)]
 
-    def _chunks(self, looks: Looks, recorded: Recorded | None = None) -> Chunks:
+    def _chunks(self, looks: Looks | AsSeen, recorded: Recorded | None = None) -> Chunks:
         recorded = self.recorded if recorded is None else recorded
         return as_chunks(recorded, self.setting.chain, looks, tells=self._tells)
 
@@ -312,15 +332,18 @@ class BeliefLearner:
         """The fits with what the new episodes say of them."""
         if not self._fits:
             return [shares[0][0]]
-        looks = self._fits[0].looks
+        looks = next(one.looks for one in self._fits if isinstance(one.looks, Looks))
         chunks = self._chunks(looks, fresh)
         null = by_episode(plain_evidence, one_look(self._chunks(looks)), chunks)
         common = float(fresh.returns.mean())
         judged = []
         for one in self._fits:
-            found = self.setting.expect(one.classes, one.emission, chunks, told=0.0)
-            whole = found.evidence + by_episode(shared_evidence, one.emission, chunks)
-            gain = (whole - null) / self.setting.chain.horizon
+            seen = chunks if one.looks is looks else self._chunks(one.looks, fresh)
+            found = self.setting.expect(one.classes, one.emission, seen, told=0.0)
+            gain = found.evidence
+            if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
+                gain = gain + by_episode(shared_evidence, one.emission, chunks) - null
+            gain = gain / self.setting.chain.horizon
             mine = _own(one, fresh.returns, shares)
             judgement = Judgement(
                 foresight=float(found.foreseen.mean()),
@@ -338,7 +361,13 @@ class BeliefLearner:
         return (round(one.judged.score(self._span), 2), one.judged.evidence)
 
     def _behind(self, one: Fit, best: Fit) -> float | None:
-        return None if best.judged is None else self._rank(best)[0] - self._rank(one)[0]
+        if best.judged is None:
+            return None
+        # On a large map all beginnings fail for a while, and the first to do well is not the first
+        # to fail less: until one is right, nobody is ruled out.
+        if is_large(self.setting.chain) and best.judged.foresight < _FORESEEN:
+            return None
+        return self._rank(best)[0] - self._rank(one)[0]
 
     def _regret(self, best: Fit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
         """Of the episodes that the best fit played itself, or of all if it played none."""
@@ -350,10 +379,10 @@ class BeliefLearner:
 
     def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
-        recorded, looks = self.recorded, best.looks
-        chain = self.setting.chain
-        early = recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
-        if best.judged is None or early:
+        recorded, chain = self.recorded, self.setting.chain
+        looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
+        early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
+        if looks is None or early:
             looks = measured(recorded, chain)
         chunks = self._chunks(looks)
         with ThreadPoolExecutor(2) as pool:
@@ -361,10 +390,8 @@ class BeliefLearner:
         return [replace(one, before=behind.get(one.name)) for one in fits]
 
     def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
-        horizon = self.setting.chain.horizon
-
         def job(beginning: str, classes: Classes, begin: Seen | None = None) -> Fit:
-            stages = schedule(beginning, horizon)
+            stages = schedule(beginning, self.setting.chain)
             emission, counts = fit(self.setting, classes, chunks, stages, begin=begin)
             return Fit(beginning, classes, looks, emission, counts)
 
@@ -372,10 +399,58 @@ class BeliefLearner:
             return job("warm", best.classes, self._carried_over(best, looks, chunks))
 
         if best.judged is not None:
-            yield warm
+            networks = self._network_jobs(best, looks)
+            if isinstance(best.emission, Scaled):
+                yield from networks
+                yield warm
+            else:
+                yield warm
+                yield from networks
         for classes in self._classes:
             for beginning in ("forward", "anneal"):
                 yield partial(job, beginning, classes)
+
+    def _network_jobs(self, best: Fit, looks: Looks) -> list[Callable[[], Fit]]:
+        """Fits of the user's model, or of a network where Gaussians have failed so far."""
+        if best.classes.number > MOST_CLASSES or not (self._given or self._needs_network(best)):
+            return []
+        before = self._chunks(best.looks)
+        flat = flat_fit(self.setting, best.classes, self._target.observation_shape)
+        seen: Looks | AsSeen = looks
+        classifier: Classifier = Differentiable(Layers(int(looks.components.shape[1])))
+        if self._given is not None:
+            seen, classifier = AsSeen(self._target.observation_shape), self._given
+
+        def job(beginning: str, teacher: Fit, chunks: Chunks) -> Fit:
+            fitted = self._taught(classifier, teacher, chunks, self._chunks(seen))
+            counts = np.expm1(np.asarray(-np.log1p(-fitted.trust), np.float64))
+            return Fit(beginning, best.classes, seen, fitted, counts)
+
+        again = "network" if self._given is None else "model"
+        return [
+            partial(job, again, best, before),
+            partial(job, f"{again} from commands", flat, self._chunks(flat.looks)),
+        ]
+
+    def _needs_network(self, best: Fit) -> bool:
+        judged = best.judged
+        if isinstance(best.emission, Scaled):
+            return True
+        if judged is None or self.episodes < _BEFORE_NETWORKS:
+            return False
+        return judged.foresight < _FORESEEN or judged.evidence <= 2 * judged.evidence_error
+
+    def _taught(self, classifier: Classifier, teacher: Fit, chunks: Chunks, seen: Chunks) -> Scaled:
+        """A classifier that has learned a teacher's labels, then its own."""
+        weights, chain = self.setting.weights(), self.setting.chain
+
+        def labels(emission: Gaussians | Scaled, chunks: Chunks) -> list[jax.Array]:
+            return [labelled(chain, teacher.classes, emission, one, weights) for one in chunks]
+
+        fitted = fit_scaled(classifier, seen, labels(teacher.emission, chunks))
+        for _ in range(_REALIGNED):
+            fitted = fit_scaled(classifier, seen, labels(fitted, seen))
+        return fitted
 
     def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
         """Who looked how, by the best fit, counted in the features of another measurement."""
@@ -387,7 +462,7 @@ class BeliefLearner:
         ]
         wide = best.emission.widened(int(chunks[0].features.shape[-1]))
         found = self.setting.expect(best.classes, wide, both)
-        return found._replace(sums=found.sums[:, best.emission.centre.size :])
+        return found._replace(sums=found.sums[:, -chunks[0].features.shape[-1] :])
 
 
 def setting_for(plan: RobustPlan) -> Setting:
@@ -426,7 +501,7 @@ def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
 def usual_kinds(chain: Chain) -> list[str]:
     """Places, and what led there where some places may not be met twice."""
     number = len(np.unique(np.asarray(chain.states)))
-    return ["place", "rank", "action"] if number > MANY_PLACES else ["place"]
+    return ["place", "rank", "action"] if chain.layered and number > MANY_PLACES else ["place"]
 
 
 def belief(
@@ -436,10 +511,11 @@ def belief(
     episodes: int | None,
     seed: int,
     kinds: Sequence[str] | None = None,
+    model: Any = None,
     callbacks: Sequence[BeliefCallback] = (),
 ) -> Learnt:
     """Learn from so many episodes; with None, from as many as help."""
-    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds)
+    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds, model=model)
     stopped: str | None = None
     while stopped is None:
         left = (MOST if episodes is None else episodes) - learner.episodes

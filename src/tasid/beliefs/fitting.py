@@ -8,7 +8,7 @@ looks at everything, dimly at first; *warm* goes on from an emission that has pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -20,12 +20,18 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
-from tasid.beliefs.smoother import Weights, expect
+from tasid.beliefs.nearby import is_large, near, part_of
+from tasid.beliefs.smoother import Emission, Weights, expect
 
 _FIRST_LOOK = 3
 _MOST_STAGES = 40
 _SETTLE = 4
 _TEMPERS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+_FEW_STAGES = 6
+_SLOW_TEMPERS = (0.02, 0.02, 0.04, 0.04, 0.08, 0.08, 0.15, 0.15, 0.3, 0.3, 0.6, 1.0)
+"""On large maps: in long corridors, who sharpens his looks faster ends up some places behind."""
+_MARGIN = 2
+"""Steps around the places of one stage that take part in the next, on large maps."""
 _LEAST_ETA = 0.02
 """The filter allows for this much slipping at least: with none at all, one odd look is final."""
 
@@ -36,17 +42,18 @@ Chunks = Sequence[Episodes]
 """Episodes in chunks of one width, so that compiled code serves any number of them."""
 
 
-def schedule(beginning: str, horizon: int) -> list[Stage]:
+def schedule(beginning: str, chain: Chain) -> list[Stage]:
     """The rounds of expectation maximisation from a beginning."""
-    everything = horizon + 1
+    everything, large = chain.horizon + 1, is_large(chain)
     settle = [(1.0, everything)] * _SETTLE
     if beginning == "forward":
         first = min(_FIRST_LOOK, everything)
-        number = min(everything - first + 1, _MOST_STAGES)
+        number = min(everything - first + 1, _FEW_STAGES if large else _MOST_STAGES)
         ends = np.unique(np.linspace(first, everything, number).astype(int))
         return [(1.0, int(end)) for end in ends] + settle
     if beginning == "anneal":
-        return [(temper, everything) for temper in _TEMPERS] + settle
+        tempers = _SLOW_TEMPERS if large else _TEMPERS
+        return [(temper, everything) for temper in tempers] + settle
     return settle + settle
 
 
@@ -77,7 +84,7 @@ class Setting:
         """Of a smoother that expects this setting's slips."""
         return Weights(**{"eta": max(self.eta, _LEAST_ETA), **given}).arrays()
 
-    def expect(self, classes: Classes, emission: Gaussians, chunks: Chunks, **given: Any) -> Seen:
+    def expect(self, classes: Classes, emission: Emission, chunks: Chunks, **given: Any) -> Seen:
         """Smooth the episodes by an emission."""
         weights = self.weights(**given)
         found = [
@@ -97,6 +104,16 @@ class Setting:
             foreseen=each([one.foreseen for one in found]),
             regret=each([one.regret for one in found]),
         )
+
+    def near(self, classes: Classes, counts: Floats, *, steps: int) -> tuple[Setting, Classes]:
+        """The same where classes were seen so often [C] and around, if the map is large."""
+        if classes.kind != "place" or not is_large(self.chain):
+            return self, classes
+        slots = near(self.chain, classes, counts, steps=steps)
+        if slots is None:
+            return self, classes
+        chain, those = part_of(self.chain, classes, slots)
+        return replace(self, chain=chain, advantage=self.advantage[:, np.maximum(slots, 0)]), those
 
 
 class Totals:
@@ -141,11 +158,15 @@ def fit(
     if begin is not None:
         moments = totals.moments(begin.counts, begin.sums, totals.steps)
         emission = fit_gaussians(moments, dimensions=setting.dimensions)
-    for temper, upto in stages:
-        found = setting.expect(classes, emission, chunks, temper=temper, upto=upto)
+    met, further = (counts, stages[0][1]) if begin is None else (begin.counts, 0)
+    part, those = setting.near(classes, met, steps=_MARGIN + further)
+    for number, (temper, upto) in enumerate(stages):
+        found = part.expect(those, emission, chunks, temper=temper, upto=upto)
         counts = found.counts
         moments = totals.moments(counts, found.sums, upto)
         emission = fit_gaussians(moments, dimensions=setting.dimensions)
+        further = stages[min(number + 1, len(stages) - 1)][1] - upto
+        part, those = setting.near(classes, counts, steps=_MARGIN + further)
     return emission, counts
 
 
@@ -175,7 +196,7 @@ def plain_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
     return (jax.vmap(score)(episodes.features) * (episodes.live > 0)).sum(axis=0)
 
 
-def by_episode(function: Any, emission: Gaussians, chunks: Chunks) -> Floats:
+def by_episode(function: Any, emission: Emission, chunks: Chunks) -> Floats:
     """A function of chunks, [N], over all real episodes."""
     return np.concatenate(
         [

@@ -86,6 +86,7 @@ def learn(
     seed: int = 0,
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -100,6 +101,7 @@ def learn(
     seeds: Sequence[int],
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -114,6 +116,7 @@ def learn(
     seeds: Sequence[int] | None = None,
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -129,7 +132,10 @@ def learn(
     Method "belief" learns what states look like from whole episodes and acts on beliefs
     (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
     as long as it helps, and the paper's takes 1000 a step. `classes` fixes what is expected to look
-    alike, "place", "rank" or "action", which evidence decides otherwise.
+    alike, "place", "rank" or "action", which evidence decides otherwise. `model` is a classifier of
+    your own that single observations are told apart by: `init(key, num_classes)` and
+    `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
+    fitted to what whole episodes say; a file cannot hold it, so such a policy is not saved.
 
     If the map has several start states, the first belief is spread over them; `starts` checks their
     number.
@@ -144,6 +150,10 @@ def learn(
         raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     if method == "paper" and classes is not None:
         raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
+    if model is not None and method == "paper":
+        raise ValueError("model: with method 'paper', which trains the paper's networks")
+    if model is not None and run_dir is not None:
+        raise ValueError("run_dir: with a model of your own, which a file cannot hold")
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
     group = [seed] if seeds is None else list(seeds)
@@ -179,7 +189,7 @@ def learn(
             ]
         else:
             results = [
-                _learn_beliefs(world, target, plan, number, episodes, classes, callbacks)
+                _learn_beliefs(world, target, plan, number, episodes, classes, model, callbacks)
                 for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
             ]
         for result, folder in zip(results, folders, strict=True):
@@ -201,6 +211,7 @@ def _learn_beliefs(
     seed: int,
     episodes: Episodes,
     classes: str | None,
+    model: Any,
     callbacks: Sequence[Callback],
 ) -> LearningResult:
     if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
@@ -213,6 +224,7 @@ def _learn_beliefs(
         episodes=None if episodes == "auto" else episodes,
         seed=seed,
         kinds=None if classes is None else [classes],
+        model=model,
         callbacks=callbacks,
     )
     policy = BeliefPolicy(
@@ -242,7 +254,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
                 expected_eta=float(setting.weights().eta),
             )
             for one in learnt.fits
-            if one.classes.kind == best.classes.kind
+            if one.classes.kind == best.classes.kind and one.looks is best.looks
         ]
     )
     return Diagnostics(

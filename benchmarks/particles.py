@@ -1,0 +1,163 @@
+"""Monte Carlo localisation as robots do it today, acting by the same plan: a peer, not a part.
+
+It is told what the belief method has to learn: the laser's position, its noise, the map at full
+resolution, how far the robot stands from the middle of its cell. Weights are those of AMCL's
+likelihood field; when recent ones fall behind older ones, particles are drawn anew (augmented MCL).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import ndimage
+
+from tasid.beliefs.actor import advantages
+from tasid.beliefs.chain import Chain
+from tasid.envs import BlockMDP
+from tasid.envs.building_pose import DRAWS, Whereabouts
+from tasid.envs.target import seed_key
+from tasid.mdp import RobustPlan
+
+_HIT, _RANDOM = 0.95, 0.05
+"""Shares of readings that are of the map, and of anything."""
+_SIGMA = 0.1
+"""Metres: the sensor's noise and half a pixel."""
+_EVERY = 2
+"""Of the beams, so many in turn are used: neighbours are not independent."""
+_SLOW, _FAST = 0.001, 0.1
+
+
+class Cloud(NamedTuple):
+    """Particles of N episodes."""
+
+    states: jax.Array
+    """[N, P]."""
+    commands: jax.Array
+    """The last ones, [N]."""
+    slow: jax.Array
+    fast: jax.Array
+    """Running means of the mean weight, [N]."""
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["successor", "docks", "free", "field", "advantage", "whereabouts"],
+    meta_fields=["particles", "eta", "limit", "beams"],
+)
+@dataclass(frozen=True)
+class MonteCarlo:
+    """An actor by particles."""
+
+    successor: jax.Array
+    docks: jax.Array
+    """States that episodes begin in."""
+    free: jax.Array
+    """States that new particles are drawn from."""
+    field: jax.Array
+    """Metres to what is solid, for each pixel."""
+    advantage: jax.Array
+    whereabouts: Whereabouts
+    particles: int
+    eta: float
+    limit: float
+    beams: int
+
+    @classmethod
+    def of(cls, env: BlockMDP, plan: RobustPlan, *, particles: int) -> MonteCarlo:
+        """For a building with a lidar."""
+        lidar, sim = env.target.emission, env.simulator
+        chain = Chain.of(sim)
+        assert not chain.layered
+        assert chain.num_slots == sim.num_states
+        solid = np.asarray(lidar.whereabouts.rays.table)[..., 0] == 0
+        field = ndimage.distance_transform_edt(~solid) * lidar.whereabouts.pixel
+        return cls(
+            successor=jnp.asarray(sim.successor, jnp.int32),
+            docks=jnp.asarray(sim.starts, jnp.int32),
+            free=jnp.arange(sim.num_states, dtype=jnp.int32),
+            field=jnp.asarray(field, jnp.float32),
+            advantage=advantages(plan, chain),
+            whereabouts=lidar.whereabouts,
+            particles=particles,
+            eta=plan.eta,
+            limit=lidar.limit,
+            beams=lidar.beams,
+        )
+
+    def start(self, observations: jax.Array) -> Cloud:
+        """Particles at the docks, as many at each."""
+        rows = observations.shape[0]
+        states = self.docks[jnp.arange(self.particles) % self.docks.size]
+        states = jnp.broadcast_to(states[None], (rows, self.particles))
+        return Cloud(states, jnp.zeros(rows, jnp.int32), jnp.zeros(rows), jnp.zeros(rows))
+
+    def likeliest(self, cloud: Cloud) -> jax.Array:
+        """The state with the most particles, [N]."""
+        number = self.successor.shape[0]
+
+        def one(states: jax.Array) -> jax.Array:
+            return jnp.zeros(number, jnp.int32).at[states].add(1).argmax()
+
+        return jax.vmap(one)(cloud.states)
+
+    def act(self, cloud: Cloud, observations: jax.Array, h: jax.Array) -> tuple[Cloud, jax.Array]:
+        """Move the particles, weigh them by the scan, draw them again, and do what is best."""
+        rows = observations.shape[0]
+        keys = jax.random.split(jax.random.fold_in(seed_key(1), h), (rows, 5))
+        moved = jax.vmap(self._moved)(keys[:, 0], cloud.states, cloud.commands)
+        states = jnp.where(h == 0, cloud.states, moved)
+        logs = jax.vmap(self._log_weights)(keys[:, 1], states, observations)
+        # Weights as means over beams, as AMCL keeps them: products would hang on single beams.
+        mean = jnp.exp(logs).mean(axis=1)
+        first = cloud.slow == 0
+        slow = jnp.where(first, mean, cloud.slow + _SLOW * (mean - cloud.slow))
+        fast = jnp.where(first, mean, cloud.fast + _FAST * (mean - cloud.fast))
+        anew = jnp.maximum(0.0, 1.0 - fast / slow)
+        states = jax.vmap(self._drawn)(keys[:, 2], keys[:, 3], keys[:, 4], states, logs, anew)
+        worth = self.advantage[h][states].mean(axis=1)
+        commands = worth.argmax(axis=1).astype(jnp.int32)
+        return Cloud(states, commands, slow, fast), commands
+
+    def _moved(self, key: jax.Array, states: jax.Array, command: jax.Array) -> jax.Array:
+        slips, which = jax.random.split(key)
+        number = self.successor.shape[1]
+        other = jax.random.randint(which, states.shape, 0, number)
+        happened = jnp.where(jax.random.uniform(slips, states.shape) < self.eta, other, command)
+        return self.successor[states, happened]
+
+    def _log_weights(self, key: jax.Array, states: jax.Array, scan: jax.Array) -> jax.Array:
+        bits = jax.random.bits(key, (self.particles, DRAWS))
+        stand = jax.vmap(self.whereabouts.stand)(bits, states)
+        angle = 2 * np.pi * np.arange(0, self.beams, _EVERY) / self.beams
+        ranges = scan[::_EVERY]
+        ahead, left = jnp.asarray(np.cos(angle)), jnp.asarray(np.sin(angle))
+        far = ranges / self.whereabouts.pixel
+        x = stand.x[:, None] + far * (
+            stand.ahead_x[:, None] * ahead - stand.ahead_y[:, None] * left
+        )
+        y = stand.y[:, None] + far * (
+            stand.ahead_y[:, None] * ahead + stand.ahead_x[:, None] * left
+        )
+        high, wide = self.field.shape
+        row = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, high - 1)
+        column = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, wide - 1)
+        off = self.field[row, column] / _SIGMA
+        fits = _HIT * jnp.exp(-0.5 * off * off) + _RANDOM / self.limit
+        used = (ranges > 0) & (ranges < self.limit)
+        return (jnp.where(used, jnp.log(fits), 0.0)).sum(axis=1) / jnp.maximum(used.sum(), 1) * 8.0
+
+    def _drawn(
+        self, turn: Any, fresh: Any, where: Any, states: jax.Array, logs: jax.Array, anew: jax.Array
+    ) -> jax.Array:
+        """Low-variance resampling, with some particles anywhere."""
+        weights = jnp.cumsum(jax.nn.softmax(logs))
+        ticks = (jnp.arange(self.particles) + jax.random.uniform(turn)) / self.particles
+        chosen = states[jnp.minimum(jnp.searchsorted(weights, ticks), self.particles - 1)]
+        lost = jax.random.uniform(fresh, (self.particles,)) < anew
+        random = self.free[jax.random.randint(where, (self.particles,), 0, self.free.size)]
+        return jnp.where(lost, random, chosen)
