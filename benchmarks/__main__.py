@@ -17,6 +17,7 @@ from benchmarks import (
     peers,
     ppo_speed,
     state_space,
+    torture,
     wrapped_lock,
 )
 
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
     "frontier": frontier,
+    "torture": torture,
 }
 
 
