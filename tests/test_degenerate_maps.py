@@ -81,6 +81,17 @@ def test_they_are_checked(name):
         assert "η cannot be estimated" in " ".join(one.text for one in found.findings)
 
 
+@pytest.mark.parametrize("name", ["one action, two starts", "one step", "one outcome"])
+def test_they_are_learned_on(name):
+    """There is nothing to learn, and what any policy earns is known."""
+    sim, _ = MAPS[name]
+    with tasid.wrap(lambda: Walk(sim), num_envs=8) as target:
+        policy = tasid.learn(target, sim, eta=0.1, episodes=16).policy
+        score = tasid.evaluate(policy, target, episodes=40)
+    nominal = tasid.robust_dp(sim, eta=0.0).start_value
+    assert score.mean == pytest.approx(nominal, abs=0.3 if len(sim.starts) > 1 else 1e-6)
+
+
 def test_the_command_line_plans_on_them(capsys, tmp_path):
     MAPS["one action"][0].save(tmp_path / "map")
     with pytest.raises(SystemExit) as stop:

@@ -66,6 +66,21 @@ def test_an_interrupted_baseline_goes_on_bit_by_bit(tmp_path, unbroken, until):
     assert [row["episodes"] for row in expected if row["stage"] == "target"] == [100, 200, 300, 400]
 
 
+def test_an_interrupt_at_the_solving_row_does_not_train_on(tmp_path, monkeypatch):
+    """The first evaluation solves: whenever the interrupt comes, the run ends there."""
+    monkeypatch.setattr(lock, "SOLVED", 0.0)
+    told = run(tmp_path / "whole")
+    expected = rows(tmp_path / "whole")
+    assert expected[1] == {"solved": True, "episodes": 100}
+    for until in range(1, len(told) + 2):  # the last one would come with the solving row
+        folder = tmp_path / str(until)
+        try:
+            run(folder, until=until)
+        except Interrupted:
+            run(folder)
+        assert rows(folder) == expected
+
+
 def uniform_value(env, state, step):
     """What uniformly random actions earn from a state on, exactly."""
     sim, xi = env.simulator, env.latent.world.xi

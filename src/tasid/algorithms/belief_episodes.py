@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasid.beliefs.actor import LANES, Carried
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.episodes import Episodes, payment_numbers
-from tasid.beliefs.looks import Looks
+from tasid.beliefs.looks import AsSeen, Looks
 from tasid.envs.rollout import Actor, Moment, trace
 from tasid.envs.target import Target, episode_keys, stream, unfinished
 from tasid.envs.waves import in_waves
@@ -156,7 +156,9 @@ def _recorded(table: Any, horizon: int) -> Recorded:
     )
 
 
-def as_chunks(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) -> list[Episodes]:
+def as_chunks(
+    recorded: Recorded, chain: Chain, looks: Looks | AsSeen, *, tells: bool
+) -> list[Episodes]:
     """What the smoother reads, in chunks of one width."""
     return [
         _chunk(recorded.rows(slice(first, first + CHUNK)), chain, looks, tells)
@@ -164,7 +166,7 @@ def as_chunks(recorded: Recorded, chain: Chain, looks: Looks, *, tells: bool) ->
     ]
 
 
-def _chunk(recorded: Recorded, chain: Chain, looks: Looks, tells: bool) -> Episodes:
+def _chunk(recorded: Recorded, chain: Chain, looks: Looks | AsSeen, tells: bool) -> Episodes:
     number = recorded.number
 
     def padded(table: NDArray[Any]) -> NDArray[Any]:
@@ -183,7 +185,7 @@ def _chunk(recorded: Recorded, chain: Chain, looks: Looks, tells: bool) -> Episo
 
 
 @jax.jit
-def _features(looks: Looks, observations: jax.Array) -> jax.Array:
+def _features(looks: Looks | AsSeen, observations: jax.Array) -> jax.Array:
     """[H+1, N, D] of observations [N, H+1, …]."""
     steps = jnp.arange(observations.shape[1])
     return jax.lax.map(lambda step: looks(*step), (jnp.swapaxes(observations, 0, 1), steps))

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -39,8 +41,18 @@ from tasid.beliefs.fitting import (
     shared_evidence,
 )
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
-from tasid.beliefs.looks import Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.looks import AsSeen, Looks, by_step, fit_looks, is_picture
 from tasid.beliefs.nearby import is_large
+from tasid.beliefs.scaled import (
+    MOST_CLASSES,
+    Classifier,
+    Differentiable,
+    Layers,
+    Scaled,
+    classifier_for,
+    fit_scaled,
+)
+from tasid.beliefs.smoother import labelled
 from tasid.envs.target import Target, seed_key
 from tasid.mdp import RobustPlan, return_range
 
@@ -72,6 +84,10 @@ _FORESEEN = -0.5
 """Nats of foresight below which something is still wrong."""
 _PATIENCE = 2
 """Batches in a row that must be good enough."""
+_BEFORE_NETWORKS = 96
+"""Episodes after which networks are tried where Gaussians do not tell places apart."""
+_REALIGNED = 2
+"""How often a network is fitted again to the labels it gives."""
 _SHRINK = 2.0
 """Episodes' worth of the common mean that a fit's own mean return is mixed with."""
 
@@ -100,8 +116,8 @@ class Fit:
 
     beginning: str
     classes: Classes
-    looks: Looks
-    emission: Gaussians
+    looks: Looks | AsSeen
+    emission: Gaussians | Scaled
     counts: Floats
     """How often each class was seen, [C]."""
     judged: Judgement | None = None
@@ -187,9 +203,11 @@ class BeliefLearner:
         *,
         seed: int,
         kinds: Sequence[str] | None = None,
+        model: Any = None,
         explore: float = EXPLORE,
     ) -> None:
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
+        self._given = None if model is None else classifier_for(model, target.observation_shape)
         self.setting = setting_for(plan)
         chain = self.setting.chain
         self._classes = [
@@ -306,7 +324,7 @@ class BeliefLearner:
             return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
         return [flat_fit(self.setting, self._classes[0], self._target.observation_shape)]
 
-    def _chunks(self, looks: Looks, recorded: Recorded | None = None) -> Chunks:
+    def _chunks(self, looks: Looks | AsSeen, recorded: Recorded | None = None) -> Chunks:
         recorded = self.recorded if recorded is None else recorded
         return as_chunks(recorded, self.setting.chain, looks, tells=self._tells)
 
@@ -314,15 +332,18 @@ class BeliefLearner:
         """The fits with what the new episodes say of them."""
         if not self._fits:
             return [shares[0][0]]
-        looks = self._fits[0].looks
+        looks = next(one.looks for one in self._fits if isinstance(one.looks, Looks))
         chunks = self._chunks(looks, fresh)
         null = by_episode(plain_evidence, one_look(self._chunks(looks)), chunks)
         common = float(fresh.returns.mean())
         judged = []
         for one in self._fits:
-            found = self.setting.expect(one.classes, one.emission, chunks, told=0.0)
-            whole = found.evidence + by_episode(shared_evidence, one.emission, chunks)
-            gain = (whole - null) / self.setting.chain.horizon
+            seen = chunks if one.looks is looks else self._chunks(one.looks, fresh)
+            found = self.setting.expect(one.classes, one.emission, seen, told=0.0)
+            gain = found.evidence
+            if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
+                gain = gain + by_episode(shared_evidence, one.emission, chunks) - null
+            gain = gain / self.setting.chain.horizon
             mine = _own(one, fresh.returns, shares)
             judgement = Judgement(
                 foresight=float(found.foreseen.mean()),
@@ -358,10 +379,10 @@ class BeliefLearner:
 
     def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first."""
-        recorded, looks = self.recorded, best.looks
-        chain = self.setting.chain
-        early = recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
-        if best.judged is None or early:
+        recorded, chain = self.recorded, self.setting.chain
+        looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
+        early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
+        if looks is None or early:
             looks = measured(recorded, chain)
         chunks = self._chunks(looks)
         with ThreadPoolExecutor(2) as pool:
@@ -378,10 +399,58 @@ class BeliefLearner:
             return job("warm", best.classes, self._carried_over(best, looks, chunks))
 
         if best.judged is not None:
-            yield warm
+            networks = self._network_jobs(best, looks)
+            if isinstance(best.emission, Scaled):
+                yield from networks
+                yield warm
+            else:
+                yield warm
+                yield from networks
         for classes in self._classes:
             for beginning in ("forward", "anneal"):
                 yield partial(job, beginning, classes)
+
+    def _network_jobs(self, best: Fit, looks: Looks) -> list[Callable[[], Fit]]:
+        """Fits of the user's model, or of a network where Gaussians have failed so far."""
+        if best.classes.number > MOST_CLASSES or not (self._given or self._needs_network(best)):
+            return []
+        before = self._chunks(best.looks)
+        flat = flat_fit(self.setting, best.classes, self._target.observation_shape)
+        seen: Looks | AsSeen = looks
+        classifier: Classifier = Differentiable(Layers(int(looks.components.shape[1])))
+        if self._given is not None:
+            seen, classifier = AsSeen(self._target.observation_shape), self._given
+
+        def job(beginning: str, teacher: Fit, chunks: Chunks) -> Fit:
+            fitted = self._taught(classifier, teacher, chunks, self._chunks(seen))
+            counts = np.expm1(np.asarray(-np.log1p(-fitted.trust), np.float64))
+            return Fit(beginning, best.classes, seen, fitted, counts)
+
+        again = "network" if self._given is None else "model"
+        return [
+            partial(job, again, best, before),
+            partial(job, f"{again} from commands", flat, self._chunks(flat.looks)),
+        ]
+
+    def _needs_network(self, best: Fit) -> bool:
+        judged = best.judged
+        if isinstance(best.emission, Scaled):
+            return True
+        if judged is None or self.episodes < _BEFORE_NETWORKS:
+            return False
+        return judged.foresight < _FORESEEN or judged.evidence <= 2 * judged.evidence_error
+
+    def _taught(self, classifier: Classifier, teacher: Fit, chunks: Chunks, seen: Chunks) -> Scaled:
+        """A classifier that has learned a teacher's labels, then its own."""
+        weights, chain = self.setting.weights(), self.setting.chain
+
+        def labels(emission: Gaussians | Scaled, chunks: Chunks) -> list[jax.Array]:
+            return [labelled(chain, teacher.classes, emission, one, weights) for one in chunks]
+
+        fitted = fit_scaled(classifier, seen, labels(teacher.emission, chunks))
+        for _ in range(_REALIGNED):
+            fitted = fit_scaled(classifier, seen, labels(fitted, seen))
+        return fitted
 
     def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
         """Who looked how, by the best fit, counted in the features of another measurement."""
@@ -393,7 +462,7 @@ class BeliefLearner:
         ]
         wide = best.emission.widened(int(chunks[0].features.shape[-1]))
         found = self.setting.expect(best.classes, wide, both)
-        return found._replace(sums=found.sums[:, best.emission.centre.size :])
+        return found._replace(sums=found.sums[:, -chunks[0].features.shape[-1] :])
 
 
 def setting_for(plan: RobustPlan) -> Setting:
@@ -442,10 +511,11 @@ def belief(
     episodes: int | None,
     seed: int,
     kinds: Sequence[str] | None = None,
+    model: Any = None,
     callbacks: Sequence[BeliefCallback] = (),
 ) -> Learnt:
     """Learn from so many episodes; with None, from as many as help."""
-    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds)
+    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds, model=model)
     stopped: str | None = None
     while stopped is None:
         left = (MOST if episodes is None else episodes) - learner.episodes

@@ -19,7 +19,8 @@ from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.gaussian import Gaussians
-from tasid.beliefs.looks import Looks
+from tasid.beliefs.looks import AsSeen, Looks
+from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.mdp import AbstractSimulator, RobustPlan
 from tasid.storage import Artifact, ArtifactError, read_artifact, write_artifact
 
@@ -35,8 +36,8 @@ class BeliefPolicy:
     plan: RobustPlan
     classes: str
     """What is expected to look alike: "place", "rank" or "action"."""
-    looks: Looks
-    emission: Gaussians
+    looks: Looks | AsSeen
+    emission: Gaussians | Scaled
     eta: float
     """The share of slips that the filter expects."""
     observation_shape: tuple[int, ...]
@@ -77,6 +78,10 @@ class BeliefPolicy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
+        if isinstance(self.looks, AsSeen):
+            raise ValueError(
+                "save: this policy sees by a model of your own, which no file can hold"
+            )
         metadata: dict[str, Any] = {
             "simulator": self.simulator.metadata(),
             "plan_eta": self.plan.eta,
@@ -95,9 +100,19 @@ class BeliefPolicy:
             "looks.centre": np.asarray(self.looks.centre),
             "looks.components": np.asarray(self.looks.components),
             "looks.usual": np.asarray(self.looks.usual),
-            **{f"emission.{n}": np.asarray(x) for n, x in self.emission._asdict().items()},
+            **{f"emission.{n}": np.asarray(x) for n, x in _numbers(self.emission).items()},
         }
         return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+
+
+def _numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
+    if isinstance(emission, Gaussians):
+        return emission._asdict()
+    return {
+        **emission.parameters,
+        "log_prior": emission.log_prior,
+        "trust": emission.trust,
+    }
 
 
 def load_belief_policy(path: str | Path) -> BeliefPolicy:
@@ -121,12 +136,12 @@ def _from(artifact: Artifact) -> BeliefPolicy:
         raise ValueError(f"plan.actions has shape {actions.shape}")
     if actions.min(initial=0) < 0 or actions.max(initial=0) >= simulator.num_actions:
         raise ValueError("plan.actions names an action that the simulator does not have")
-    numbers = {name: arrays[f"emission.{name}"] for name in Gaussians._fields}
+    numbers = {n.removeprefix("emission."): x for n, x in arrays.items() if "emission." in n}
     parts = {**numbers, **{n: x for n, x in arrays.items() if n.startswith("looks.")}}
     for name, array in parts.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise ValueError(f"{name}: not finite numbers of float32")
-    emission = Gaussians(**{name: jnp.asarray(array) for name, array in numbers.items()})
+    emission = _emission({name: jnp.asarray(array) for name, array in numbers.items()})
     looks = Looks(
         jnp.asarray(arrays["looks.centre"]),
         jnp.asarray(arrays["looks.components"]),
@@ -142,6 +157,15 @@ def _from(artifact: Artifact) -> BeliefPolicy:
     return policy
 
 
+def _emission(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
+    if "trust" not in numbers:
+        return Gaussians(**{name: numbers[name] for name in Gaussians._fields})
+    weights = {name: numbers[name] for name in ("w0", "b0", "w1", "b1")}
+    size, hidden = weights["w0"].shape
+    classifier = Differentiable(Layers(size, hidden))
+    return Scaled(weights, numbers["log_prior"], numbers["trust"], classifier, size)
+
+
 def _share(name: str, value: Any) -> float:
     if not 0 <= float(value) < 0.5:
         raise ValueError(f"{name}: {value!r} is outside [0, 0.5)")
@@ -151,14 +175,41 @@ def _share(name: str, value: Any) -> float:
 def _check_sizes(policy: BeliefPolicy) -> None:
     """Refuse arrays that do not belong to each other."""
     looks, emission = policy.looks, policy.emission
+    assert isinstance(looks, Looks)
     number = policy.actor.filter.classes.number
-    size, kept = emission.directions.shape
     if len(looks.usual) not in (1, policy.horizon + 1):
         raise ValueError(f"looks.usual has {len(looks.usual)} steps, not {policy.horizon + 1}")
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
-    observed = jax.eval_shape(looks, seen, jnp.int32(0))
-    expected = {
+    size = jax.eval_shape(looks, seen, jnp.int32(0)).shape[1]
+    for name, shape in _expected_sizes(emission, number, size).items():
+        if _numbers(emission)[name].shape != shape:
+            raise ValueError(
+                f"emission.{name} has shape {_numbers(emission)[name].shape}, not {shape}"
+            )
+    if isinstance(emission, Gaussians) and np.asarray(emission.square).max(initial=0) > 0:
+        raise ValueError("emission.square: positive, which no variance gives")
+    if isinstance(emission, Scaled) and not (0 <= emission.trust.min() <= emission.trust.max() < 1):
+        raise ValueError("emission.trust: outside [0, 1)")
+
+
+def _expected_sizes(
+    emission: Gaussians | Scaled, number: int, size: int
+) -> dict[str, tuple[int, ...]]:
+    """The shapes for so many classes and features."""
+    if isinstance(emission, Scaled):
+        hidden = emission.parameters["w0"].shape[-1]
+        return {
+            "w0": (size, hidden),
+            "b0": (hidden,),
+            "w1": (hidden, number),
+            "b1": (number,),
+            "log_prior": (number,),
+            "trust": (number,),
+        }
+    kept = emission.directions.shape[-1]
+    return {
         "centre": (size,),
+        "directions": (size, kept),
         "linear": (number, kept),
         "square": (number, kept),
         "constant": (number,),
@@ -166,13 +217,6 @@ def _check_sizes(policy: BeliefPolicy) -> None:
         "log_volume": (),
         "whitening": (size, size),
     }
-    for name, shape in expected.items():
-        if getattr(emission, name).shape != shape:
-            raise ValueError(f"emission.{name} has shape {getattr(emission, name).shape}")
-    if observed.shape != (1, size):
-        raise ValueError(f"looks give {observed.shape[1]} features, the emission wants {size}")
-    if np.asarray(emission.square).max(initial=0) > 0:
-        raise ValueError("emission.square: positive, which no variance gives")
 
 
 class BeliefAgent:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.filter import BeliefFilter, Filtered
-from tasid.beliefs.looks import Looks
+from tasid.beliefs.looks import AsSeen, Looks
 from tasid.mdp import RobustPlan
 
 LANES = 32
@@ -48,7 +48,7 @@ class BeliefActor:
     """π as one pytree."""
 
     filter: BeliefFilter
-    looks: Looks
+    looks: Looks | AsSeen
     advantage: jax.Array
     """Q̃_h(s, a) − max Q̃_h(s, ·) by slot, [H, M, A]."""
 

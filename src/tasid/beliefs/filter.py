@@ -50,7 +50,7 @@ class BeliefFilter:
         scores = self.emission.exact_scores(features, self.classes.first)
         prior = jnp.broadcast_to(self.chain.start[:, None], scores.shape)
         there = (at(self.chain.states, 0) >= 0)[:, None]
-        return self._weighed(prior, scores, scores, there)
+        return self._weighed(prior, scores, there)
 
     def step(
         self, belief: jax.Array, commands: jax.Array, features: jax.Array, h: jax.Array
@@ -67,12 +67,13 @@ class BeliefFilter:
         there = (after(chain.states, h) >= 0)[:, None]
         anywhere = there / there.sum()
         prior = (1 - self.leap) * spread(chain, edges, h)
-        return self._weighed(prior + self.leap * anywhere, scores, scores, there)
+        return self._weighed(prior + self.leap * anywhere, scores, there)
 
-    def _weighed(
-        self, prior: jax.Array, scores: jax.Array, any_scores: jax.Array, there: jax.Array
-    ) -> Filtered:
-        look, _ = likelihoods(scores, there)
+    def _weighed(self, prior: jax.Array, scores: jax.Array, there: jax.Array) -> Filtered:
+        # An empty slot must not be the likeliest: the others are measured by that one.
+        look, _ = likelihoods(
+            jnp.where(there, scores, scores.min(axis=0, keepdims=True)), jnp.bool_(True)
+        )
         mass, total = normalised(prior * look)
         usual = (look * there).sum(axis=0) / there.sum()
         return Filtered(mass, jnp.log(usual) - jnp.log(total))

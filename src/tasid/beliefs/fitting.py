@@ -21,7 +21,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
 from tasid.beliefs.nearby import is_large, near, part_of
-from tasid.beliefs.smoother import Weights, expect
+from tasid.beliefs.smoother import Emission, Weights, expect
 
 _FIRST_LOOK = 3
 _MOST_STAGES = 40
@@ -84,7 +84,7 @@ class Setting:
         """Of a smoother that expects this setting's slips."""
         return Weights(**{"eta": max(self.eta, _LEAST_ETA), **given}).arrays()
 
-    def expect(self, classes: Classes, emission: Gaussians, chunks: Chunks, **given: Any) -> Seen:
+    def expect(self, classes: Classes, emission: Emission, chunks: Chunks, **given: Any) -> Seen:
         """Smooth the episodes by an emission."""
         weights = self.weights(**given)
         found = [
@@ -196,7 +196,7 @@ def plain_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
     return (jax.vmap(score)(episodes.features) * (episodes.live > 0)).sum(axis=0)
 
 
-def by_episode(function: Any, emission: Gaussians, chunks: Chunks) -> Floats:
+def by_episode(function: Any, emission: Emission, chunks: Chunks) -> Floats:
     """A function of chunks, [N], over all real episodes."""
     return np.concatenate(
         [

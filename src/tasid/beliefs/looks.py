@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,21 @@ class Looks:
         """The same, the same bits for any number of rows."""
         rows = (flattened(observations, self.pool) - self.centre[None]).T
         return summed_in_order(rows, self.components).T - at(self.usual, h)[None]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["shape"])
+@dataclass(frozen=True)
+class AsSeen:
+    """Observations as they are, in flat rows: for models that make their own features."""
+
+    shape: tuple[int, ...]
+    pool: ClassVar[int] = 0
+
+    def __call__(self, observations: jax.Array, h: jax.Array) -> jax.Array:
+        """Rows [N, P] of observations [N, …]."""
+        return flattened(observations, 0)
+
+    exact = __call__
 
 
 def flattened(observations: jax.Array, pool: int) -> jax.Array:

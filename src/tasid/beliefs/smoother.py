@@ -332,3 +332,26 @@ def posterior(
     first = jnp.zeros((chain.horizon + 1, chain.num_slots, episodes.weight.shape[0]))
     smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
     return smoothed.gathered.at[-1].set(smoothed.last), smoothed.evidence
+
+
+@jax.jit
+def labelled(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> jax.Array:
+    """p(class of the observation at step h | everything), [H+1, N, C]; 0 where none was looked at.
+
+    Leaps are left out, so that a row sums up to 1 at most.
+    """
+    number = episodes.weight.shape[0]
+
+    def gather(so_far: jax.Array, step: Step) -> jax.Array:
+        weight = step.used * episodes.weight
+        flat = (step.edges * weight[None, None]).reshape(-1, number)
+        members = after(classes.members, step.h)
+        told = jax.ops.segment_sum(flat, at(classes.of_edge, step.h).reshape(-1), members.size)
+        return so_far.at[step.h + 1, :, members].add(told)
+
+    first = jnp.zeros((chain.horizon + 1, number, classes.number))
+    smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
+    start = smoothed.start * episodes.weight[None]
+    return smoothed.gathered.at[0, :, classes.first].add(start)

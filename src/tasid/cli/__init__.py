@@ -63,18 +63,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
     plain_text.fall_back()
     try:
-        with interrupt.never_lost():
-            app(args=arguments, prog_name="tasid")
-    except SystemExit as ended:
-        if ended.code == interrupt.CODE:
-            interrupt.leave()
-        raise
+        with interrupt.guarded():
+            _run(arguments)
     except (ValueError, TypeError, OSError, OverflowError) as error:
         if os.environ.get("TASID_TRACEBACK"):
             raise
         _fail(str(error), 2)
     except MemoryError as error:
         _fail(f"out of memory ({error})", 2)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    try:
+        app(args=arguments, prog_name="tasid")
+    except SystemExit as ended:
+        if ended.code == interrupt.CODE:
+            interrupt.leave()
+        raise
 
 
 def _fail(message: str, code: int) -> None:

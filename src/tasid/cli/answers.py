@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import groupby
 from textwrap import fill
 from typing import Any
@@ -10,6 +11,11 @@ from typing import Any
 
 def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, allow_nan=False))
+
+
+def notice(words: str) -> None:
+    """Something that is no answer, and that no script should read."""
+    print(f"tasid: {words}", file=sys.stderr)
 
 
 def print_training(result: dict[str, Any]) -> None:

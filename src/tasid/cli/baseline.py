@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from tasid.cli.answers import print_json, print_scores
+from tasid.cli import interrupt
+from tasid.cli.answers import notice, print_json, print_scores
 from tasid.cli.arguments import run_folder
 
 _EPISODES = 20_000
@@ -45,6 +47,7 @@ def train_baseline(
     evaluation_episodes: int,
     out: Path | None,
     overwrite: bool,
+    resume: bool,
     as_json: bool,
 ) -> None:
     """Train one of the paper's baselines, and answer as `tasid train` does."""
@@ -54,6 +57,7 @@ def train_baseline(
     from tasid.runs.baseline_run import BaselineOrder, run_baseline
     from tasid.runs.baselines import BASELINES, Baseline
     from tasid.runs.progress import Progress
+    from tasid.runs.unfinished import how_to_go_on
 
     if algorithm not in BASELINES:
         raise ValueError(f"--algorithm: {algorithm!r} is none of tasid, {', '.join(BASELINES)}")
@@ -69,7 +73,8 @@ def train_baseline(
     order = BaselineOrder(env, options, baseline, seed, evaluation_episodes)
     folder = out or run_folder(env, algorithm, f"seed{seed}")
     before = baseline.source_episodes * baseline.randomized
-    with Progress("training batch", "mean return", quiet=not sys.stderr.isatty()) as progress:
+    bar = Progress("training batch", "mean return", quiet=not sys.stderr.isatty())
+    with interrupt.saying(partial(how_to_go_on, folder)), bar as progress:
 
         def show(here: Checkpoint) -> None:
             done = here.episodes + before * (here.stage == FINE_TUNING)
@@ -77,7 +82,9 @@ def train_baseline(
             total = (before + baseline.target_episodes) // batch
             progress.show(done // batch, total, episodes=done, figure=earned)
 
-        result = run_baseline(order, folder, overwrite=overwrite, callbacks=[show])
+        result = run_baseline(
+            order, folder, overwrite=overwrite, resume=resume, callbacks=[show], notice=notice
+        )
     if as_json:
         print_json(result)
         return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tasid.cli import ranges
-from tasid.cli.answers import print_json, print_training
+from tasid.cli import interrupt, ranges
+from tasid.cli.answers import notice, print_json, print_training
 from tasid.cli.arguments import (
     USUAL_ETA,
     Episodes,
@@ -95,12 +96,16 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that stopped early there.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Learn a robust policy in a target environment and score it."""
     from tasid.runs.progress import Progress
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
+    from tasid.runs.unfinished import how_to_go_on
 
     import_all(imports)
     if log is not None:
@@ -150,6 +155,7 @@ def train(
             evaluation_episodes=number,
             out=out,
             overwrite=overwrite,
+            resume=resume,
             as_json=as_json,
         )
         return
@@ -173,9 +179,11 @@ def train(
         classes=classes,
         certify=_certify(certify, certify_epsilon, certify_episodes, certify_attempt),
     )
-    folder = out or run_folder(env, f"seed{seed}")
-    with Progress(quiet=not sys.stderr.isatty()) as progress:
-        result = carry_out(order, folder, overwrite=overwrite, callbacks=[progress])
+    folder, quiet = out or run_folder(env, f"seed{seed}"), not sys.stderr.isatty()
+    with interrupt.saying(partial(how_to_go_on, folder)), Progress(quiet=quiet) as progress:
+        result = carry_out(
+            order, folder, overwrite=overwrite, resume=resume, callbacks=[progress], notice=notice
+        )
     if as_json:
         print_json(result)
     else:

@@ -150,7 +150,7 @@ def _interrupts_waiting() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, usual)
         if len(came) == 1:
-            signal.raise_signal(signal.SIGINT)
+            usual(signal.SIGINT, None)
 
 
 def _start_server() -> None:

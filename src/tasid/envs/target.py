@@ -34,7 +34,8 @@ class Target(Protocol):
     observation then repeats and nothing more is paid. Targets that are not traceable may say how
     many episodes they run at a time (`num_envs`) and what their observations are
     (`observation_dtype`); `failed(state)` gives for every episode None, or what went wrong so that
-    it has to be run again, at most `retries` times; `with_horizon(H)` adapts them to a map.
+    it has to be run again, at most `retries` times; `settled(state)` is told when they are over;
+    `with_horizon(H)` adapts them to a map.
     """
 
     @property

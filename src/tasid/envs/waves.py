@@ -55,6 +55,12 @@ class Seats:
         failed = getattr(self._target, "failed", None)
         return [None] * self._rows.size if failed is None else failed(self._state)
 
+    def settle(self) -> None:
+        """Tell the target that these episodes are over, if it wants to know."""
+        settled = getattr(self._target, "settled", None)
+        if settled is not None:
+            settled(self._state)
+
     def _spread(self, rows: Any) -> jax.Array:
         table = np.asarray(rows)
         full = np.zeros((self._width, *table.shape[1:]), table.dtype)
@@ -81,6 +87,7 @@ def in_waves(
         seats = Seats(target, wave, width)
         leaves, shape = jax.tree.flatten(run(seats))
         tables = [np.asarray(leaf) for leaf in leaves]
+        seats.settle()
         for row, trouble in zip(wave, seats.troubles(), strict=True):
             if trouble is None:
                 kept[row] = [table[row].copy() for table in tables]

@@ -15,8 +15,10 @@ from tasid.algorithms.domain_randomization import FINE_TUNING
 from tasid.algorithms.ppo_training import Callback, Checkpoint
 from tasid.envs.registry import open_world
 from tasid.runs.baselines import Baseline, train_baseline
+from tasid.runs.journaled import on_record
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
+from tasid.runs.unfinished import Notice, silent
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,16 @@ def run_baseline(
     folder: str | Path,
     *,
     overwrite: bool = False,
+    resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    notice: Notice = silent,
 ) -> dict[str, Any]:
-    """Carry out the order; the folder holds everything, the returned summary the figures."""
-    world = open_world(order.environment, **order.options)
+    """Carry out the order as `tasid.runs.train.train` does."""
+    source = open_world(order.environment, **order.options)
+    asked = _asked(order, source)
+    if resume and (done := Run.complete(folder, asked)) is not None:
+        notice(f"{folder}: the run of this order is complete")
+        return done
     rows: list[dict[str, Any]] = []
 
     def note(here: Checkpoint) -> None:
@@ -53,7 +61,10 @@ def run_baseline(
             }
         )
 
-    with Run.writing(folder, _asked(order, world), overwrite=overwrite) as run:
+    with (
+        Run.writing(folder, asked, overwrite=overwrite, resume=resume, notice=notice) as run,
+        on_record(source, run.record) as world,
+    ):
         started = time.perf_counter()
         trained = train_baseline(
             order.baseline, world, seed=order.seed, callbacks=[note, *callbacks]

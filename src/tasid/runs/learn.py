@@ -24,6 +24,7 @@ from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.events import Callback
+from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.warnings import belief_warnings
 
@@ -83,6 +84,7 @@ def learn(
     seed: int = 0,
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -97,6 +99,7 @@ def learn(
     seeds: Sequence[int],
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -111,6 +114,7 @@ def learn(
     seeds: Sequence[int] | None = None,
     method: str = "belief",
     classes: str | None = None,
+    model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -125,7 +129,10 @@ def learn(
     Method "belief" learns what states look like from whole episodes and acts on beliefs
     (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
     as long as it helps, and the paper's takes 1000 a step. `classes` fixes what is expected to look
-    alike, "place", "rank" or "action", which evidence decides otherwise.
+    alike, "place", "rank" or "action", which evidence decides otherwise. `model` is a classifier of
+    your own that single observations are told apart by: `init(key, num_classes)` and
+    `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
+    fitted to what whole episodes say; a file cannot hold it, so such a policy is not saved.
 
     If the map has several start states, the first belief is spread over them; `starts` checks their
     number.
@@ -140,6 +147,10 @@ def learn(
         raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     if method == "paper" and classes is not None:
         raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
+    if model is not None and method == "paper":
+        raise ValueError("model: with method 'paper', which trains the paper's networks")
+    if model is not None and run_dir is not None:
+        raise ValueError("run_dir: with a model of your own, which a file cannot hold")
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
     group = [seed] if seeds is None else list(seeds)
@@ -153,6 +164,9 @@ def learn(
     targets = [oracle(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
+        if isinstance(episodes, int):
+            shape, dtype = one.observation_shape, dtype_of(one)
+            check_memory(method, episodes, horizon=sim.horizon, shape=shape, dtype=dtype)
         check_starts(sim, starts)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
@@ -164,7 +178,7 @@ def learn(
         ]
     else:
         results = [
-            _learn_beliefs(world, target, plan, number, episodes, classes, callbacks)
+            _learn_beliefs(world, target, plan, number, episodes, classes, model, callbacks)
             for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
         ]
     if run_dir is not None:
@@ -181,6 +195,7 @@ def _learn_beliefs(
     seed: int,
     episodes: Episodes,
     classes: str | None,
+    model: Any,
     callbacks: Sequence[Callback],
 ) -> LearningResult:
     if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
@@ -193,6 +208,7 @@ def _learn_beliefs(
         episodes=None if episodes == "auto" else episodes,
         seed=seed,
         kinds=None if classes is None else [classes],
+        model=model,
         callbacks=callbacks,
     )
     policy = BeliefPolicy(
@@ -222,7 +238,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
                 expected_eta=float(setting.weights().eta),
             )
             for one in learnt.fits
-            if one.classes.kind == best.classes.kind
+            if one.classes.kind == best.classes.kind and one.looks is best.looks
         ]
     )
     return Diagnostics(

@@ -14,7 +14,6 @@ Figures and pages are made from these files alone.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from tasid.algorithms.belief_method import BatchEnded
 from tasid.algorithms.tasid import EpochEnded, StepEnded
 from tasid.runs.events import Event
+from tasid.runs.unfinished import RECORD, SUMMARY, Notice, finished, silent, staging
 from tasid.storage import (
     Artifact,
     ArtifactError,
@@ -53,28 +53,28 @@ class Run:
     @classmethod
     @contextmanager
     def writing(
-        cls, folder: str | Path, asked: Mapping[str, Any], *, overwrite: bool = False
+        cls,
+        folder: str | Path,
+        asked: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        notice: Notice = silent,
     ) -> Iterator[Run]:
-        """A run that appears at `folder` when the block ends well, and leaves no trace if not.
+        """A run that appears at `folder` when the block ends well (`tasid.runs.unfinished`)."""
+        order = _json(asked)
+        with staging(folder, order, overwrite=overwrite, resume=resume, notice=notice) as place:
+            yield cls(place)
 
-        An existing run is only replaced when told so, and stays until the new one is complete.
-        """
-        final = Path(folder)
-        _check_free(final, overwrite)
-        staging = final.with_name(f".{final.name}.partial")
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
-        run = cls(staging)
-        try:
-            run._write_json("run.json", asked)
-            yield run
-            _check_free(final, overwrite)
-            shutil.rmtree(final, ignore_errors=True)
-            staging.replace(final)
-            run.folder = final
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
+    @classmethod
+    def complete(cls, folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The summary of a complete run of this very order, if there is one."""
+        return finished(folder, _json(asked))
+
+    @property
+    def record(self) -> Path:
+        """Where it is kept what a run goes on from if it stops early."""
+        return self.folder / RECORD
 
     @property
     def policy_folder(self) -> Path:
@@ -102,7 +102,7 @@ class Run:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """The figures alone, where nothing was scored."""
-        self._write_json("result.json", summary)
+        self._write_json(SUMMARY, summary)
 
     def asked(self) -> dict[str, Any]:
         """run.json."""
@@ -150,19 +150,11 @@ class Run:
         return read_artifact(self.folder / _EVALUATION, kind=_EVALUATION)
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        data = json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n"
-        write_bytes_atomically(self.folder / name, data.encode())
+        write_bytes_atomically(self.folder / name, _json(value))
 
 
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if not overwrite:
-        raise FileExistsError(
-            f"{folder}: exists already; choose another folder with --out, or pass --overwrite"
-        )
-    if not (folder / "run.json").exists():
-        raise FileExistsError(f"{folder}: holds no run of ours, so it is not overwritten")
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n").encode()
 
 
 def _row(event: Event) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 from tasid.algorithms import BeliefPolicy, Policy, Score, evaluate
 from tasid.algorithms.ppo_policy import PPOPolicy
 from tasid.envs import BlockMDP, Latent, Target
-from tasid.envs.gym_target import GymTarget
 from tasid.mdp import AbstractSimulator, PerturbedMDP, robust_dp
 from tasid.mdp.sources.toy_text import from_toy_text
 from tasid.mdp.sources.trouble import MapError, MapWarning
@@ -88,12 +87,13 @@ def yardsticks(
 
 def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
     """The latent MDP of a wrapped toy-text environment, if its own table gives this very map."""
-    if not isinstance(target, GymTarget):
+    make_env = getattr(target, "make_env", None)
+    if make_env is None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MapWarning)
         try:
-            toy = from_toy_text(target.make_env(), horizon=sim.horizon, deterministic="most-likely")
+            toy = from_toy_text(make_env(), horizon=sim.horizon, deterministic="most-likely")
         except MapError:  # no toy text
             return None
     same = all(

@@ -13,18 +13,19 @@ from typing import Any, Literal
 from tasid import __version__
 from tasid.algorithms import BeliefPolicy
 from tasid.algorithms.monitor import calibrate
-from tasid.envs import BlockMDP
-from tasid.envs.gym_target import GymTarget
+from tasid.envs import BlockMDP, Target
 from tasid.envs.registry import open_world
 from tasid.mdp import AbstractSimulator
 from tasid.runs.certify import Certify, certify_return
 from tasid.runs.diagnosis import diagnose, start_purity
 from tasid.runs.events import Callback, Event
+from tasid.runs.journaled import on_record
 from tasid.runs.learn import Diagnostics, LearningResult, learn
 from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
 from tasid.runs.starts import starts_record
+from tasid.runs.unfinished import Notice, silent
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,28 @@ class Order:
 
 
 def train(
-    order: Order, folder: str | Path, *, overwrite: bool = False, callbacks: Sequence[Callback] = ()
+    order: Order,
+    folder: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    notice: Notice = silent,
 ) -> dict[str, Any]:
-    """Carry out the order; the folder holds everything, the returned summary the figures."""
-    env = open_world(order.environment, **order.options)
-    with Run.writing(folder, _asked(order, env), overwrite=overwrite) as run:
+    """Carry out the order; the folder holds everything, the returned summary the figures.
+
+    A run of the same order that stopped early goes on (`tasid.runs.unfinished`); with `resume`
+    nothing else will do, and a complete one is not made again.
+    """
+    world = open_world(order.environment, **order.options)
+    asked = _asked(order, world)
+    if resume and (done := Run.complete(folder, asked)) is not None:
+        notice(f"{folder}: the run of this order is complete")
+        return done
+    with (
+        Run.writing(folder, asked, overwrite=overwrite, resume=resume, notice=notice) as run,
+        on_record(world, run.record) as env,
+    ):
         events: list[Event] = []
         started = time.perf_counter()
         result = learn(
@@ -84,7 +102,7 @@ def train(
 
 
 def _scores(
-    order: Order, env: BlockMDP | GymTarget, result: LearningResult
+    order: Order, env: BlockMDP | Target, result: LearningResult
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary's figures, and the arrays behind them."""
     scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
@@ -134,7 +152,7 @@ def _visits(result: LearningResult) -> dict[str, Any]:
 
 
 def _certificate(
-    order: Order, env: BlockMDP | GymTarget, result: LearningResult
+    order: Order, env: BlockMDP | Target, result: LearningResult
 ) -> dict[str, Any] | None:
     """What fresh episodes show about the policy, which they had no part in choosing."""
     if order.certify is None:
@@ -185,7 +203,7 @@ def _choices(order: Order) -> dict[str, Any]:
     return {name: getattr(order, name) for name in ("starts", "classes")}
 
 
-def _asked(order: Order, env: BlockMDP | GymTarget) -> dict[str, Any]:
+def _asked(order: Order, env: BlockMDP | Target) -> dict[str, Any]:
     options = env.options if isinstance(env, BlockMDP) else order.options
     return {
         "environment": {"name": order.environment, "options": dict(options)},

@@ -39,11 +39,14 @@ def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
             handle.flush()
             os.fsync(descriptor)
             os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # Say of which file; a full disk does not.
+            raise OSError(error.errno, error.strerror, str(target)) from error
         raise
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     return target
 
 
@@ -52,7 +55,7 @@ def make_directory(directory: Path) -> None:
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for folder in missing:
-        _sync_directory(folder.parent)
+        sync_directory(folder.parent)
 
 
 @contextlib.contextmanager
@@ -112,7 +115,7 @@ def _remove_if_dead(temporary: str) -> None:
         os.close(descriptor)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Flush a directory's entries, so that a rename in it outlives a power failure."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

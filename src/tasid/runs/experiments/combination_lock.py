@@ -8,7 +8,7 @@ learns from ever more episodes, each time anew, until it does.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -177,6 +177,7 @@ class _Recorder:
     desk: Desk
     log: Log
     baseline: Baseline
+    solved: Callable[[Checkpoint], bool]
     kept: float = field(default_factory=time.monotonic)
 
     def __call__(self, here: Checkpoint) -> None:
@@ -191,6 +192,8 @@ class _Recorder:
             half=None if score is None else round((score.ci95[1] - score.ci95[0]) / 2, 4),
             seconds=round(here.seconds, 3),
         )
+        if self.solved(here):
+            return  # it ends here; going on from here would train on, and nobody would ask again
         try:
             if time.monotonic() - self.kept > _KEEP_SECONDS:
                 self._keep(here)
@@ -230,7 +233,7 @@ def _work_baseline(job: Job, desk: Desk) -> None:
         seed=seed,
         paused=paused,
         stop=solved,
-        callbacks=[_Recorder(desk, log, baseline)],
+        callbacks=[_Recorder(desk, log, baseline, solved)],
     )
     log.end(solved=trained.stopped, episodes=trained.episodes)
 

@@ -10,7 +10,6 @@ is dropped when the file is opened again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from tasid.storage import Artifact, ArtifactError, read_artifact, write_artifact
 from tasid.storage.atomic import make_directory, write_bytes_atomically
+from tasid.storage.sole_writer import sole_writer
 
 Row = dict[str, Any]
 _KEPT = "unfinished-run"
@@ -70,22 +70,9 @@ class Records:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Let nobody else write here for the length of a block; the lock dies with its holder."""
-        make_directory(self.folder)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise ValueError(
-                f"{self.folder}: another sweep is writing here; let it end, or choose another "
-                "folder with --out"
-            ) from None
-        except OSError:  # no locks on this file system: then it is the caller's duty
-            pass
-        try:
+        with sole_writer(self.folder):
+            make_directory(self.folder)
             yield
-        finally:
-            os.close(descriptor)
 
     def description(self) -> dict[str, Any]:
         """experiment.json."""

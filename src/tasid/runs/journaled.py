@@ -1,0 +1,212 @@
+"""A target whose episodes are on record: what was played before is not played again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.envs import BlockMDP
+from tasid.envs.target import State, Target
+from tasid.runs.journal import Journal, Played
+
+
+class RunDiffers(ValueError):
+    """A run that goes on commands something else than it did before."""
+
+
+class _Now(NamedTuple):
+    """A batch of episodes under way."""
+
+    rows: tuple[_OnRecord | _Live, ...]
+    over: NDArray[np.bool_]
+    inner: State
+    """Of the target itself, for the rows that it plays."""
+    live: NDArray[np.int64]
+    """Which rows those are."""
+
+
+@dataclass(frozen=True)
+class _OnRecord:
+    """An episode that was played before."""
+
+    played: Played
+
+
+@dataclass
+class _Live:
+    """An episode that the target plays."""
+
+    key: bytes
+    actions: list[int] = field(default_factory=list)
+    observations: list[NDArray[Any]] = field(default_factory=list)
+    rewards: list[Any] = field(default_factory=list)
+    over: list[bool] = field(default_factory=list)
+
+    def note(self, observation: NDArray[Any], over: Any) -> None:
+        self.observations.append(observation)
+        self.over.append(bool(over))
+
+    def whole(self) -> Played:
+        return Played(
+            self.key,
+            np.array(self.actions, np.int32),
+            np.stack(self.observations),
+            np.array(self.rewards, np.float32),
+            np.array(self.over, bool),
+        )
+
+
+class Journaled:
+    """Oracle access that asks a journal first, and the target for what is not in it.
+
+    Commands are compared with those on record: if one differs, so does the run, and that is an
+    error. An episode goes on record when whoever plays it says that it is whole (`settled`).
+    """
+
+    traceable = False
+
+    def __init__(self, target: Target, journal: Journal) -> None:
+        self._target, self._journal = target, journal
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._target, name)
+        if name == "finished":
+            return self._finished
+        if name == "with_horizon":
+            return lambda horizon: Journaled(value(horizon), self._journal)
+        return value
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self._target.num_actions
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self._target.horizon
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self._target.observation_shape
+
+    def reset(self, keys: jax.Array) -> tuple[_Now, Any]:
+        """Start episodes, or find them on record."""
+        rows: list[_OnRecord | _Live] = []
+        for data in np.asarray(jax.random.key_data(keys)):
+            played = self._journal.take(data.tobytes())
+            rows.append(_Live(data.tobytes()) if played is None else _OnRecord(played))
+        live = np.flatnonzero([isinstance(row, _Live) for row in rows])
+        inner, seen = self._target.reset(keys[live]) if live.size else (None, ())
+        now = _Now(tuple(rows), self._over(rows, live, inner, 0), inner, live)
+        return now, self._seen(now, seen, 0)
+
+    def step(self, state: _Now, actions: Any, h: Any, keys: Any) -> tuple[_Now, Any, Any]:
+        """Act in the target's episodes; in those on record, compare."""
+        step, chosen, live = int(h), np.asarray(actions), state.live
+        for row, action in zip(state.rows, chosen, strict=True):
+            if isinstance(row, _OnRecord):
+                _compare(row.played, step, int(action))
+        inner: State = state.inner
+        seen: Any = ()
+        paid: Any = ()
+        if live.size:
+            ours: Any = chosen[live]
+            inner, seen, paid = self._target.step(inner, ours, h, keys[live])
+        now = _Now(state.rows, self._over(state.rows, live, inner, step + 1), inner, live)
+        observations = self._seen(now, seen, step + 1)
+        rewards = np.zeros(len(state.rows), np.float32)
+        rewards[live] = np.asarray(paid)
+        for i, row in enumerate(state.rows):
+            if isinstance(row, _OnRecord):
+                rewards[i] = row.played.rewards[step] if step < len(row.played.actions) else 0
+            elif not state.over[i]:
+                row.actions.append(int(chosen[i]))
+                row.rewards.append(rewards[i])
+        return now, observations, rewards
+
+    def failed(self, state: _Now) -> list[str | None]:
+        """What kept episodes from being whole, [n]; None where nothing did."""
+        troubles: list[str | None] = [None] * len(state.rows)
+        failed = getattr(self._target, "failed", None)
+        if failed is not None and state.live.size:
+            for i, trouble in zip(state.live, failed(state.inner), strict=True):
+                troubles[i] = trouble
+        return troubles
+
+    def settled(self, state: _Now) -> None:
+        """These episodes are over: the whole ones go on record."""
+        for row, trouble in zip(state.rows, self.failed(state), strict=True):
+            if trouble is None and isinstance(row, _Live):
+                self._journal.add(row.whole())
+        self._journal.settle()
+
+    def _finished(self, state: _Now) -> NDArray[np.bool_]:
+        return state.over
+
+    def _over(self, rows: Any, live: NDArray[np.int64], inner: State, steps: int) -> Any:
+        over = np.zeros(len(rows), bool)
+        finished = getattr(self._target, "finished", None)
+        if finished is not None and live.size:
+            over[live] = np.asarray(finished(inner))
+        for i, row in enumerate(rows):
+            if isinstance(row, _OnRecord):
+                over[i] = row.played.over[min(steps, len(row.played.over) - 1)]
+        return over
+
+    def _seen(self, now: _Now, seen: Any, steps: int) -> NDArray[Any]:
+        """The observations of all rows; those of the target's episodes are noted."""
+        fresh = iter(np.asarray(seen))
+        found = []
+        for i, row in enumerate(now.rows):
+            if isinstance(row, _OnRecord):
+                table = row.played.observations
+                found.append(table[min(steps, len(table) - 1)])
+                continue
+            found.append(next(fresh))
+            if not row.over or not row.over[-1]:
+                row.note(found[-1].copy(), now.over[i])
+        return np.stack(found)
+
+
+@contextmanager
+def on_record(world: BlockMDP | Target, folder: Path) -> Iterator[BlockMDP | Target]:
+    """The same world, its episodes kept in a folder as they come, for the length of a block.
+
+    Those of compiled targets are not: they are made again faster than they are read.
+    """
+    if isinstance(world, BlockMDP) or world.traceable:
+        yield world
+        return
+    journal = Journal(folder)
+    try:
+        yield Journaled(world, journal)
+    except BaseException:
+        journal.flush()
+        raise
+
+
+def _compare(played: Played, step: int, action: int) -> None:
+    if step < len(played.actions):
+        before = int(played.actions[step])
+        if before == action:
+            return
+        what = f"action {before} is on record, now it is {action}"
+    elif played.over[-1]:
+        return
+    else:
+        what = f"only {len(played.actions)} steps are on record"
+    raise RunDiffers(
+        f"step {step} of an episode: {what}, so this is not the run that stopped (the map, the "
+        "machine or a library changed); pass --overwrite to begin anew"
+    )
