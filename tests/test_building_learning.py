@@ -10,6 +10,7 @@ from benchmarks.particles import MonteCarlo
 
 import tasid
 
+pytestmark = pytest.mark.slow
 SMALL = """\
 #######
 #S....#
@@ -44,7 +45,6 @@ def test_particles_with_the_true_sensor_know_where_they_are(env, plan):
     assert (played.arrived == (played.returns > 0)).all()
 
 
-@pytest.mark.slow
 def test_it_delivers_from_a_laser_nobody_described(env, plan):
     learned = tasid.learn(env, eta=0.1, episodes=64, seed=9001)
     robust = env.latent.robust_value(plan)
