@@ -28,7 +28,9 @@ _HIT, _RANDOM = 0.95, 0.05
 _SIGMA = 0.1
 """Metres: the sensor's noise and half a pixel."""
 _EVERY = 2
-"""Of the beams, so many in turn are used: neighbours are not independent."""
+"""One beam of so many is used: neighbours are not independent."""
+_BEAMS = 8.0
+"""All of a scan's beams count as so many, for the same reason."""
 _SLOW, _FAST = 0.001, 0.1
 
 
@@ -135,8 +137,8 @@ class MonteCarlo:
         stand = jax.vmap(self.whereabouts.stand)(bits, states)
         angle = 2 * np.pi * np.arange(0, self.beams, _EVERY) / self.beams
         ranges = scan[::_EVERY]
-        ahead, left = jnp.asarray(np.cos(angle)), jnp.asarray(np.sin(angle))
-        far = ranges / self.whereabouts.pixel
+        ahead, left = jnp.asarray(np.cos(angle))[None], jnp.asarray(np.sin(angle))[None]
+        far = ranges[None] / self.whereabouts.pixel
         x = stand.x[:, None] + far * (
             stand.ahead_x[:, None] * ahead - stand.ahead_y[:, None] * left
         )
@@ -149,7 +151,9 @@ class MonteCarlo:
         off = self.field[row, column] / _SIGMA
         fits = _HIT * jnp.exp(-0.5 * off * off) + _RANDOM / self.limit
         used = (ranges > 0) & (ranges < self.limit)
-        return (jnp.where(used, jnp.log(fits), 0.0)).sum(axis=1) / jnp.maximum(used.sum(), 1) * 8.0
+        return jnp.where(used[None], jnp.log(fits), 0.0).sum(axis=1) * (
+            _BEAMS / jnp.maximum(used.sum(), 1)
+        )
 
     def _drawn(
         self, turn: Any, fresh: Any, where: Any, states: jax.Array, logs: jax.Array, anew: jax.Array

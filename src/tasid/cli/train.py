@@ -60,6 +60,9 @@ def train(
             callback=ranges.within(1, ranges.MOST_STEPS),
         ),
     ] = None,
+    sensor: Annotated[
+        str | None, typer.Option(help="What a robot sees with: lidar, camera or both.")
+    ] = None,
     algorithm: Annotated[
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
@@ -124,7 +127,8 @@ def train(
     if env is None:
         raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
     ours = not env.startswith("gym:")
-    options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
+    flags = {"horizon": horizon, "eta": eta} if ours else {}
+    options = environment_options(settings, **flags, **_sensor(env, sensor))
     if ours:
         options.setdefault("eta", USUAL_ETA)
         options.setdefault("seed", seed if env_seed is None else env_seed)
@@ -184,6 +188,12 @@ def train(
         print_json(result)
     else:
         print_training(result)
+
+
+def _sensor(env: str, sensor: str | None) -> dict[str, str]:
+    if sensor is not None and env != "building":
+        raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
+    return {} if sensor is None else {"sensor": sensor}
 
 
 def _certify(

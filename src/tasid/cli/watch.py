@@ -21,6 +21,13 @@ def watch(
     policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="A page to play it on, over the floor plan.")
+    ] = None,
+    carried_after: Annotated[
+        int | None,
+        typer.Option(help="Carry the agent elsewhere after so many steps.", callback=ranges.steps),
+    ] = None,
     frames: Annotated[
         int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
     ] = 12,
@@ -52,7 +59,7 @@ def watch(
             "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
         )
     world = world_of(loaded, env, env_seed, settings)
-    seen = watch_episode(loaded, world, seed=seed, episode=episode)
+    seen = watch_episode(loaded, world, seed=seed, episode=episode, carried_after=carried_after)
     result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
     if gif is not None:
         from tasid.report.filmstrip import episode_gif
@@ -62,6 +69,10 @@ def watch(
         from tasid.report.filmstrip import episode_strip
 
         result["png"] = str(episode_strip(seen, png, frames=frames))
+    if html is not None:
+        from tasid.report.player import episode_page
+
+        result["html"] = str(episode_page(seen, html, carried_after=carried_after))
     if as_json:
         print_json(result)
     else:
@@ -107,6 +118,6 @@ def _tell(seen: Episode, result: dict[str, Any]) -> None:
         print(line)
     print(f"return {seen.total:.4g} in {seen.steps} steps of {seen.policy.horizon}", end="")
     print("" if seen.tracked is None else f", position right in {seen.tracked:.0%} of them")
-    for kind in ("gif", "png"):
+    for kind in ("gif", "png", "html"):
         if kind in result:
             print(f"{kind} {result[kind]}")

@@ -21,6 +21,8 @@ from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, 
 
 EPISODE, HINDRANCE = 1 << 27, (1 << 27) + 1
 """Streams of an episode's key, far above those of its steps; step h hinders by HINDRANCE + h."""
+ELSEWHERE = 1 << 26
+"""The stream of what is seen where one was carried to."""
 Worlds = tuple[tuple[float, PerturbedMDP], ...]
 """Latent MDPs and how likely an episode is in each of them."""
 
@@ -113,6 +115,11 @@ class BlockTarget:
         rewards = _at(self.reward, h, 2)[state, happened]
         state = _at(self.successor, h, 2)[state, happened]
         return state, self._seen(state, keys, 2 * h + 3, episodes), rewards
+
+    def put(self, state: int, keys: jax.Array) -> tuple[State, jax.Array]:
+        """Episodes that somebody has carried to a state, and what is seen there."""
+        states = jnp.full(keys.shape[0], state, jnp.int32)
+        return states, self._seen(states, keys, ELSEWHERE, self._episodes(keys))
 
     def _episodes(self, keys: jax.Array) -> Any:
         """Drawn anew from the same key at every step: nothing has to be carried."""

@@ -19,8 +19,8 @@ _COLOURS = {
 _ROBOT, _AHEAD = (15, 110, 110), (200, 80, 30)
 
 
-def floor_picture(layout: GridLayout, state: int) -> NDArray[np.uint8]:
-    """The whole floor, uint8 [rows, columns, 3], and a robot looking ahead in one of its poses."""
+def plain_floor(layout: GridLayout) -> NDArray[np.uint8]:
+    """The whole floor, uint8 [rows, columns, 3]."""
     behind = layout.backdrop
     if behind is None:
         behind = layout.cells.repeat(_CELL, axis=0).repeat(_CELL, axis=1)
@@ -30,6 +30,13 @@ def floor_picture(layout: GridLayout, state: int) -> NDArray[np.uint8]:
     above = layout.cells.repeat(fine, axis=0).repeat(fine, axis=1)
     for kind in (GOAL, HAZARD):
         picture[above == kind] = _COLOURS[kind]
+    return picture
+
+
+def floor_picture(layout: GridLayout, state: int) -> NDArray[np.uint8]:
+    """The floor and a robot looking ahead in one of its poses."""
+    picture = plain_floor(layout)
+    fine = picture.shape[0] // layout.cells.shape[0]
     row, column = (layout.positions[state] + 0.5) * fine
     y, x = np.indices(picture.shape[:2]) + 0.5
     near = np.hypot(y - row, x - column) <= max(0.6 * fine, 2.5)

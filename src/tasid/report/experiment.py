@@ -24,6 +24,7 @@ CONTENTS = {
     "combination-lock": "tasid.report.experiment_lock",
     "minigrid-eta": "tasid.report.experiment_grid",
     "minigrid-height": "tasid.report.experiment_grid",
+    "building": "tasid.report.experiment_building",
 }
 """Every module has `content(records) → Content`."""
 

@@ -99,14 +99,25 @@ class Episode:
 
 
 def watch_episode(
-    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, seed: int = 0, episode: int = 0
+    policy: BeliefPolicy | Policy,
+    env: BlockMDP | Target,
+    *,
+    seed: int = 0,
+    episode: int = 0,
+    carried_after: int | None = None,
 ) -> Episode:
     """Follow the policy's agent through one episode.
 
-    It is the very episode that `tasid.evaluate` counts under this seed and number.
+    It is the very episode that `tasid.evaluate` counts under this seed and number, unless somebody
+    carries the agent away after so many steps, to a state where it can go on; that takes an
+    environment of ours.
     """
     if episode < 0:
         raise ValueError(f"episode: {episode} is below 0")
+    if carried_after is not None and not 0 < carried_after < policy.horizon:
+        raise ValueError(f"carried_after: {carried_after} is outside 1 … {policy.horizon - 1}")
+    if carried_after is not None and not isinstance(env, BlockMDP):
+        raise ValueError("carried_after: only in environments of ours can somebody be carried away")
     target = oracle(env, policy.horizon)
     check_fit(policy, target)
     # Compiled targets run at the width of an evaluation, because float32 rounds by width.
@@ -127,6 +138,8 @@ def watch_episode(
         truth = int(Latent.states(state)[slot]) if isinstance(env, BlockMDP) else -1
         actions = jnp.full(len(numbers), action, jnp.int32)
         state, seen, rewards = advance(target, state, actions, jnp.int32(h), keys)
+        if isinstance(env, BlockMDP) and h + 1 == carried_after:
+            state, seen = env.target.put(_elsewhere(policy, seed, episode), keys)
         reward = float(rewards[slot])
         rows.append((x, agent.state, action, agent.confidence, agent.lost, reward, truth))
     x, states, chosen, confidence, lost, paid, truths = zip(*rows, strict=True)
@@ -141,3 +154,12 @@ def watch_episode(
         truth=np.array(truths, dtype=np.int64) if isinstance(env, BlockMDP) else None,
         beliefs=tuple(beliefs) if beliefs else None,
     )
+
+
+def _elsewhere(policy: BeliefPolicy | Policy, seed: int, episode: int) -> int:
+    """A state on the way of the plan, drawn by seed and episode; not where it ends."""
+    sim = policy.simulator
+    index = {label: number for number, label in enumerate(sim.states)}
+    way = [index[step.state] for step in policy.plan.route()]
+    going = [s for s in way if (sim.successor_at(0)[s] != s).any()]
+    return int(np.random.default_rng((seed, episode)).choice(going))

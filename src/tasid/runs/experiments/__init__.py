@@ -12,6 +12,7 @@ EXPERIMENTS = {
     "combination-lock": ("tasid.runs.experiments.combination_lock", "EXPERIMENT"),
     "minigrid-eta": ("tasid.runs.experiments.minigrid", "BY_ETA"),
     "minigrid-height": ("tasid.runs.experiments.minigrid", "BY_HEIGHT"),
+    "building": ("tasid.runs.experiments.building", "EXPERIMENT"),
 }
 """The module of every experiment, and its name there."""
 
