@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    agent_speed,
     baseline_choices,
     belief_table,
     belief_trust,
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "belief-table": belief_table,
     "belief-trust": belief_trust,
     "peers": peers,
+    "agent-speed": agent_speed,
     "lock-table": lock_table,
     "state-space": state_space,
     "logs-table": logs_table,

@@ -181,7 +181,7 @@ def test_a_process_that_only_acts_imports_little(tmp_path: Path):
 
 
 def test_an_agent_is_compiled_when_it_is_made():
-    env = tasid.make("combination-lock", horizon=5, seed=75)
+    env = tasid.make("combination-lock", horizon=7, seed=75)  # a size that no other test has
     seen = blended(env, 4, 4)
     agent = a_policy(env, seen[:, 2], seed=4).agent()
     compiled = belief_policy._act._cache_size()
