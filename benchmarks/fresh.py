@@ -15,7 +15,8 @@ started = time.perf_counter()
 done = subprocess.run([sys.executable, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
 wall = time.perf_counter() - started
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([done.returncode, wall, used.ru_utime + used.ru_stime, used.ru_maxrss, done.stdout]))
+processor = used.ru_utime + used.ru_stime
+print(json.dumps([done.returncode, wall, processor, used.ru_maxrss, done.stdout]))
 """
 """A small process in between: Linux counts a parent's memory as its child's."""
 
