@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make and keep up to date themselves.
 #   PYTHON=...  the interpreter to make .venv with (any Python >= 3.11)
 #   SIZE=...    smoke, quick or full, for reproduce
-#   ARGS=...    more arguments for test, bench and lock
+#   ARGS=...    more arguments for test, bench, bench-check and lock
 SIZE ?= quick
 ARGS ?=
 DEMO = combination-lock --horizon 20 --seed 1
@@ -11,11 +11,11 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench torture compat reproduce lock clean
+.PHONY: help demo test lint bench bench-check torture compat reproduce lock clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## train on the combination lock and write its report to runs/demo
 	@tools/venv.sh run
@@ -38,6 +38,10 @@ bench: ## run the benchmarks
 	else \
 	    tools/venv.sh dev && .venv/bin/python -m benchmarks $(ARGS); \
 	fi
+
+bench-check: ## fail if a ratio of times fell beyond noise (ARGS=--record writes them down)
+	@tools/venv.sh dev
+	.venv/bin/python -m benchmarks check $(ARGS)
 
 torture: ## count which faults a run survives (ARGS='--size small' for a quick look)
 	@tools/venv.sh dev
