@@ -53,17 +53,29 @@ def smooth_everywhere(sim: AbstractSimulator, chain: Chain, given: Given) -> Smo
     beliefs, evidence = _forward(chain, given)
     shares = _shares(given)
     counter = OutcomeCounter(per_step=sim.successor.ndim == 3)
-    commands = np.arange(chain.num_actions)[None, :, None]
     leaps, smoothed = np.zeros(given.number), [beliefs[-1]]
+    # Where one table serves all steps, counts are added up before anything is sorted.
+    total = np.zeros((chain.num_slots, chain.num_actions, chain.num_outcomes))
     for h in reversed(range(chain.horizon)):
         found = _backward(chain, given.episodes, beliefs[h], smoothed[-1], h, shares)
         smoothed.append(np.asarray(found.belief))
         leaps += np.asarray(found.leaps)
-        states = np.asarray(at(chain.states, h))[:, None, None]
-        there = np.asarray(after(chain.states, h)[at(chain.successor, h)])[:, None, :]
-        counter.add(h, states, commands, there, np.asarray(found.counts))
+        if chain.layered:
+            _count(counter, chain, h, np.asarray(found.counts))
+        else:
+            total += np.asarray(found.counts)
+    if not chain.layered:
+        _count(counter, chain, 0, total)
     fields = _fields(sim, chain, given, smoothed[::-1], evidence)
     return SmoothedBeliefs(**fields, outcomes=counter.result(), leaps=leaps)
+
+
+def _count(counter: OutcomeCounter, chain: Chain, h: int, counts: NDArray[np.floating]) -> None:
+    """Counts [M, A, K] of step h, by states."""
+    states = np.asarray(at(chain.states, h))[:, None, None]
+    commands = np.arange(chain.num_actions)[None, :, None]
+    there = np.asarray(after(chain.states, h)[at(chain.successor, h)])[:, None, :]
+    counter.add(h, states, commands, there, counts)
 
 
 def _forward(chain: Chain, given: Given) -> tuple[Arrays, NDArray[np.float64]]:
