@@ -11,7 +11,7 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench compat reproduce lock clean
+.PHONY: help demo test lint bench torture compat reproduce lock clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -38,6 +38,10 @@ bench: ## run the benchmarks
 	else \
 	    tools/venv.sh dev && .venv/bin/python -m benchmarks $(ARGS); \
 	fi
+
+torture: ## count which faults a run survives (ARGS='--size small' for a quick look)
+	@tools/venv.sh dev
+	.venv/bin/python -m benchmarks.torture $(ARGS)
 
 compat: ## train Stable-Baselines3's PPO on our Gymnasium ids (installs torch into .venv-compat)
 	@compat/run.sh

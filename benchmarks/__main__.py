@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     baseline_choices,
     belief_table,
+    belief_trust,
     building_speed,
     building_table,
     frontier,
@@ -16,11 +17,13 @@ from benchmarks import (
     peers,
     ppo_speed,
     state_space,
+    torture,
     wrapped_lock,
 )
 
 BENCHMARKS = {
     "belief-table": belief_table,
+    "belief-trust": belief_trust,
     "peers": peers,
     "lock-table": lock_table,
     "state-space": state_space,
@@ -32,6 +35,7 @@ BENCHMARKS = {
     "ppo-speed": ppo_speed,
     "baseline-choices": baseline_choices,
     "frontier": frontier,
+    "torture": torture,
 }
 
 

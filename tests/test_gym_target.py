@@ -19,6 +19,7 @@ from tasid.algorithms.tasid import collect, grouped
 from tasid.envs.target import EpisodeFailed, episode_keys, seed_key
 from tasid.learning import MLP
 from tasid.mdp.sources.toy_text import from_toy_text
+from tasid.runs.recording import record_episodes
 
 LENGTH = 6
 
@@ -310,6 +311,83 @@ def test_a_dying_worker_is_replaced(tmp_path):
         data = explored(target, h=3, episodes=4)
     assert died.exists()
     assert same(data, explored(tasid.wrap(Line, horizon=LENGTH), h=3, episodes=4))
+
+
+def stuck_lake(where, hung):
+    """A factory of lakes that hang once, or for ever; its workers need not import this module."""
+
+    def make():
+        import time
+
+        from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+
+        class Stuck(FrozenLakeEnv):
+            def step(self, action):
+                return self.sometimes("step", super().step, action)
+
+            def reset(self, **given):
+                return self.sometimes("reset", super().reset, **given)
+
+            def sometimes(self, doing, usual, *given, **named):
+                if doing == where and (hung is None or not hung.exists()):
+                    if hung is not None:
+                        hung.touch()
+                    time.sleep(600)
+                return usual(*given, **named)
+
+        return Stuck()
+
+    return make
+
+
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_a_hanging_worker_is_ended_and_its_episode_run_again(tmp_path, where):
+    """A neighbour that did nothing wrong is run again, too, and the data are those of no fault."""
+    hung = tmp_path / "hung"
+    times = {"step_timeout": 2.0, "reset_timeout": 30.0 if where == "step" else 4.0}
+    options = {"num_envs": 2, "horizon": LENGTH}
+    with tasid.wrap(stuck_lake(where, hung), workers=True, retries=1, **times, **options) as target:
+        data = record_episodes(target, None, episodes=4).recorded
+    assert hung.exists()
+    well = tasid.wrap(stuck_lake("nowhere", hung), **options)
+    assert same(data, record_episodes(well, None, episodes=4).recorded)
+
+
+def test_hanging_for_ever_is_an_error_that_says_where():
+    said = "failed 1 times, last after 1 steps of the episode with seed .*step: no answer within 1"
+    options = {"num_envs": 1, "workers": True, "horizon": LENGTH, "retries": 0}
+    with (
+        tasid.wrap(stuck_lake("step", None), step_timeout=1, **options) as target,
+        pytest.raises(EpisodeFailed, match=said),
+    ):
+        record_episodes(target, None, episodes=1)
+
+
+def test_only_a_process_can_be_ended():
+    with pytest.raises(ValueError, match=r"step_timeout: 1 without workers=True"):
+        tasid.wrap(Line, step_timeout=1)
+    with pytest.raises(ValueError, match="reset_timeout: -1 is no number of seconds"):
+        tasid.wrap(Line, reset_timeout=-1, workers=True)
+    with pytest.raises(ValueError, match="on_bad_observation: 'ignore' is none of raise, retry"):
+        tasid.wrap(Line, on_bad_observation="ignore")
+
+
+def test_a_bad_observation_can_be_a_reason_to_try_again():
+    """Every first try goes wrong; none of it is in the data, and for ever is an error."""
+
+    def flicker(env, seen):
+        first = len(Line.log[env.episode]) == 1
+        return seen * np.nan if first and env.step_count == 2 else seen
+
+    Line.log.clear()
+    options = {"num_envs": 4, "horizon": LENGTH, "on_bad_observation": "retry"}
+    broken = explored(tasid.wrap(lambda: Line(observe=flicker), **options), h=4, episodes=8)
+    assert {len(tries) for tries in Line.log.values()} == {2}
+    assert same(broken, explored(tasid.wrap(Line, horizon=LENGTH), h=4, episodes=8))
+    with pytest.raises(
+        EpisodeFailed, match=r"failed 3 times, last after 2 steps .* nan at place 0"
+    ):
+        explored(tasid.wrap(spoil(2, lambda x: x * np.nan), **options), h=4)
 
 
 def spoil(step, what):

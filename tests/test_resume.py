@@ -20,6 +20,7 @@ import pytest
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from safetensors.numpy import load_file
 
+import tasid
 from tasid.mdp.sources import read_source
 from tasid.runs.baseline_run import BaselineOrder, run_baseline
 from tasid.runs.baselines import Baseline
@@ -110,6 +111,64 @@ def test_a_killed_run_goes_on_and_asks_the_target_nothing_twice(tmp_path, monkey
     assert kept + meter.resets.total() == whole.total()
     same_bytes(tmp_path / "whole", folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
+
+
+@pytest.mark.slow
+def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
+    """Both stages, killed at every checkpoint; what was trained is not trained again."""
+    monkeypatch.setattr("tasid.runs.baseline_run._KEEP_SECONDS", 0.0)
+    baseline = Baseline(
+        "ppo+dr", target_episodes=200, source_episodes=100, every=100, evaluation_episodes=0
+    )
+    options = {"horizon": 3, "num_actions": 4, "seed": 3}
+    order = BaselineOrder("combination-lock", options, baseline, 3, 10)
+    seen = []
+    run_baseline(order, tmp_path / "whole", callbacks=[seen.append])
+    checkpoints = [(one.stage, one.episodes) for one in seen]
+    assert len(checkpoints) == 3
+
+    def kill(here):
+        seen.append(here)
+        if here.returns.size:
+            raise Killed
+
+    seen.clear()
+    for _ in checkpoints:
+        with pytest.raises(Killed):
+            run_baseline(order, tmp_path / "broken", callbacks=[kill])
+    assert [(one.stage, one.episodes) for one in seen if one.returns.size] == checkpoints
+    run_baseline(order, tmp_path / "broken")
+    same_bytes(tmp_path / "whole", tmp_path / "broken")
+    rows = [
+        [{**json.loads(line), "seconds": 0} for line in text.splitlines()]
+        for text in ((tmp_path / x / "training.jsonl").read_text() for x in ("whole", "broken"))
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == len(checkpoints)
+
+
+def test_learning_in_python_goes_on_too(tmp_path, monkeypatch):
+    meter = Meter(monkeypatch)
+    sim = read_source(NAME, horizon=4, deterministic="most-likely", success_rate=0.9)
+
+    def learn(folder, episodes=32):
+        target = tasid.wrap("FrozenLake-v1", **OPTIONS)
+        return tasid.learn(target, sim, eta=0.1, episodes=episodes, run_dir=tmp_path / folder)
+
+    learn("whole")
+    resets, steps = meter.resets.total(), meter.steps
+    meter.until(steps // 2)
+    with pytest.raises(Killed):
+        learn("broken")
+    first = meter.resets.total()
+    meter.until(None)
+    with pytest.raises(ValueError, match="another order"):
+        learn("broken", episodes=48)
+    learn("broken")
+    assert first + meter.resets.total() <= resets + WAVE
+    for path in (tmp_path / "whole" / "policy").iterdir():
+        assert path.read_bytes() == (tmp_path / "broken" / "policy" / path.name).read_bytes()
+    assert [path.name for path in (tmp_path / "broken").iterdir()] == ["policy"]
 
 
 def test_another_order_does_not_go_on_with_a_run(tmp_path, monkeypatch):
@@ -287,9 +346,10 @@ def test_a_failing_disk_loses_nothing_that_was_on_record(tmp_path, monkeypatch, 
             raise OSError(code, os.strerror(code))
         return real(*given, **how)
 
-    with monkeypatch.context() as sick, pytest.raises(OSError, match=os.strerror(code)) as caught:
+    with monkeypatch.context() as sick:
         sick.setattr(f"tasid.storage.atomic.{module}.{name}", failing)
-        carry_out("belief", folder)
+        with pytest.raises(OSError, match=os.strerror(code)) as caught:
+            carry_out("belief", folder)
     assert caught.value.errno == code
     kept, _ = on_record(folder)
     assert kept > 0

@@ -33,6 +33,16 @@ EtaOrMaps = Annotated[
 ]
 USUAL_ETA = 0.1
 _PLACES = {"start", "goal"}
+_OF_WRAPPING = {
+    "observe",
+    "resize",
+    "num_envs",
+    "workers",
+    "retries",
+    "step_timeout",
+    "reset_timeout",
+    "on_bad_observation",
+}
 Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
 EpisodesSeed = Annotated[
     int, typer.Option(help="Draws the episodes, nothing else.", callback=ranges.seeds)
@@ -183,8 +193,7 @@ def map_for(
             raise ValueError(f"--map: {next(iter(given))} without --simulator")
         return None, None
     if simulator == env and simulator.startswith("gym:"):
-        seen = ("observe", "resize", "num_envs", "workers", "retries")
-        kept = {key: value for key, value in options.items() if key not in seen}
+        kept = {key: value for key, value in options.items() if key not in _OF_WRAPPING}
         given = {"deterministic": "most-likely", **kept, **given}
     source = {"name": simulator, "options": dict(given)}
     sim = simulator_of(simulator, horizon, given)

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import TimeoutError, forkserver, resource_tracker
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -23,11 +23,20 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from numpy.typing import NDArray
 
 from tasid.envs.gym_lane import ENDED, RAISED, REFUSED, TRUNCATED, LaneMaker, in_worker
+from tasid.envs.target import Collateral
 
 _DIED = (EOFError, BrokenPipeError, ConnectionResetError)
 """What the death of a worker process looks like from here."""
 _PATIENCE = 10.0
 """Seconds that workers have to close their environments."""
+
+
+class Timeouts(NamedTuple):
+    """Seconds that workers have; None is for ever."""
+
+    step: float | None = None
+    reset: float | None = None
+    """Making the environment included."""
 
 
 class Seen(NamedTuple):
@@ -47,9 +56,15 @@ class Lanes:
     """As many environments as run at a time, made when first needed."""
 
     def __init__(
-        self, maker: LaneMaker, number: int, *, first: gymnasium.Env[Any, Any] | None, workers: bool
+        self,
+        maker: LaneMaker,
+        number: int,
+        *,
+        first: gymnasium.Env[Any, Any] | None,
+        workers: bool,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
     ) -> None:
-        self.maker, self.number = maker, number
+        self.maker, self.number, self.timeouts = maker, number, timeouts
         self._first, self._workers = first, workers
         self._vector: VectorEnv[Any, Any, Any] | None = None
         self._closing: weakref.finalize[..., Any] | None = None
@@ -57,20 +72,34 @@ class Lanes:
     def reset(self, seeds: Sequence[int]) -> Seen:
         """Start an episode per seed; lanes beyond them stay idle."""
         every: Any = [*seeds, *[None] * (self.number - len(seeds))]
+        vector = self._running()
         try:
-            observations, told = self._running().reset(seed=every)
+            if isinstance(vector, AsyncVectorEnv):
+                vector.reset_async(seed=every)
+                observations, told = vector.reset_wait(timeout=self.timeouts.reset)
+            else:
+                observations, told = vector.reset(seed=every)
+        except TimeoutError:
+            return self._all_lost(len(seeds), f"reset: no answer within {self.timeouts.reset} s")
         except _DIED as error:
-            return self._all_lost(len(seeds), error)
+            return self._all_lost(len(seeds), _death(error))
         return _seen(len(seeds), observations, np.zeros(self.number), told)
 
     def step(self, actions: NDArray[Any]) -> Seen:
         """Act in the lanes that started."""
         chosen = np.zeros(self.number, np.int64)
         chosen[: actions.size] = actions
+        vector = self._running()
         try:
-            observations, rewards, _, _, told = self._running().step(chosen)
+            if isinstance(vector, AsyncVectorEnv):
+                vector.step_async(chosen)
+                observations, rewards, _, _, told = vector.step_wait(timeout=self.timeouts.step)
+            else:
+                observations, rewards, _, _, told = vector.step(chosen)
+        except TimeoutError:
+            return self._all_lost(actions.size, f"step: no answer within {self.timeouts.step} s")
         except _DIED as error:
-            return self._all_lost(actions.size, error)
+            return self._all_lost(actions.size, _death(error))
         return _seen(actions.size, observations, rewards, told)
 
     def close(self) -> None:
@@ -97,15 +126,17 @@ class Lanes:
             self._closing = weakref.finalize(self, _close, self._vector)
         return self._vector
 
-    def _all_lost(self, number: int, error: Exception) -> Seen:
-        """A worker died, and the vector environment with it."""
+    def _all_lost(self, number: int, why: str) -> Seen:
+        """A worker died or hangs, and the vector environment with it."""
+        guilty = _guilty(self._vector)[:number]
         _bury(self._vector)
         self.close()
         shape, dtype = self.maker.encoding.shape, self.maker.encoding.dtype
-        why = f"a worker process died ({type(error).__name__})"
         no = np.zeros(number, bool)
         blank, nothing = np.zeros((number, *shape), dtype), np.zeros(number, np.float32)
-        return Seen(blank, nothing, no, no, [why] * number, [None] * number)
+        # If nobody can be found out, all count: somebody has to, or it would never end.
+        raised = [why if one or not any(guilty) else Collateral(why) for one in guilty]
+        return Seen(blank, nothing, no, no, raised, [None] * number)
 
 
 def _seen(
@@ -171,12 +202,31 @@ def _close(vector: VectorEnv[Any, Any, Any]) -> None:
         vector.close(**({"timeout": _PATIENCE} if isinstance(vector, AsyncVectorEnv) else {}))
 
 
+def _death(error: Exception) -> str:
+    return f"a worker process died ({type(error).__name__})"
+
+
+def _guilty(vector: Any) -> list[bool]:
+    """Which workers are dead, or have nothing to say."""
+    found = []
+    for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
+        try:
+            answers = process.is_alive() and pipe is not None and pipe.poll(0)
+        except (OSError, EOFError):
+            answers = False
+        found.append(not answers)
+    return found
+
+
 def _bury(vector: Any) -> None:
     """End what is left of workers of which one died: they cannot be talked to any more."""
     for process in vector.processes:
         process.terminate()
     for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
-        process.join()
+        process.join(_PATIENCE)
+        if process.is_alive():
+            process.kill()
+            process.join()
         if pipe is not None:
             pipe.close()
     vector.closed = True

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.envs.gym_lanes import Lanes, Seen
+from tasid.envs.target import Collateral
 
 
 class Episodes(NamedTuple):
@@ -42,10 +43,12 @@ class GymTarget:
         limit: int | None,
         retries: int,
         environment: Mapping[str, Any] | None,
+        tolerant: bool = False,
     ) -> None:
         self._lanes = lanes
         self.retries = retries
         """How often an episode in which the environment raised is run again."""
+        self._tolerant = tolerant
         self.name = name
         self.horizon = horizon
         """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
@@ -94,6 +97,7 @@ class GymTarget:
             limit=self.limit,
             retries=self.retries,
             environment=self.environment,
+            tolerant=self._tolerant,
         )
 
     def reset(self, keys: jax.Array) -> tuple[Episodes, Any]:
@@ -135,8 +139,11 @@ class GymTarget:
 
     def _after(self, before: Episodes, seen: Seen, steps: int) -> Episodes:
         """The episodes after so many steps, or an error if they are not what they should be."""
+        raised = list(seen.raised)
         for lane, why in enumerate(seen.refused):
-            if why is not None:
+            if why is not None and self._tolerant:
+                raised[lane] = why
+            elif why is not None:
                 raise ValueError(f"{self.name}: {self._where(before, lane, steps)}: {why}")
         early = np.flatnonzero(seen.truncated)
         if early.size and steps < self.horizon:
@@ -146,11 +153,17 @@ class GymTarget:
                 f"(max_episode_steps={self.horizon}), or shorten the map's horizon"
             )
         failed = tuple(
-            why if error is None else f"{self._where(before, lane, steps)}, {error}"
-            for lane, (why, error) in enumerate(zip(before.failed, seen.raised, strict=True))
+            why or self._trouble(before, lane, steps, error)
+            for lane, (why, error) in enumerate(zip(before.failed, raised, strict=True))
         )
         over = before.over | seen.ended | seen.truncated
         return Episodes(before.seeds, seen.observations, over, failed)
+
+    def _trouble(self, before: Episodes, lane: int, steps: int, error: str | None) -> str | None:
+        if error is None:
+            return None
+        kind = Collateral if isinstance(error, Collateral) else str
+        return kind(f"{self._where(before, lane, steps)}, {error}")
 
     def _where(self, episodes: Episodes, lane: Any, steps: int) -> str:
         return f"after {steps} steps of the episode with seed {episodes.seeds[lane]}"

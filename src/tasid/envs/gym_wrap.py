@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tasid.envs.gym_lane import LaneMaker, make_env
-from tasid.envs.gym_lanes import Lanes
+from tasid.envs.gym_lanes import Lanes, Timeouts
 from tasid.envs.gym_spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.envs.gym_target import GymTarget, check_horizon
 from tasid.mdp.sources.gym_id import GYM
@@ -23,6 +23,7 @@ _MOST = 10_000
 """Environments side by side, and retries."""
 _RETRIES = 2
 _OBSERVED = ("observation", "render")
+_BAD = ("raise", "retry")
 _RENDERED = 64
 """Pixels in a row of a rendering, at most, unless told otherwise."""
 _OURS = "tasid/"
@@ -41,6 +42,9 @@ def wrap(
     resize: int | tuple[int, int] | None = None,
     workers: bool = False,
     retries: int = _RETRIES,
+    step_timeout: float | None = None,
+    reset_timeout: float | None = None,
+    on_bad_observation: str = "raise",
     **options: Any,
 ) -> GymTarget:
     """Oracle access to any Gymnasium environment with Discrete actions.
@@ -52,8 +56,13 @@ def wrap(
     Learners see `preprocess(observation)`, or the picture that `render()` gives with
     `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns), and what is
     rendered for people is scaled to 64 pixels in a row without being asked. Without a `horizon`,
-    episodes are as long as the map says. An environment that raises is made anew and the episode is
-    run again, at most `retries` times.
+    episodes are as long as the map says.
+
+    An environment that raises is made anew and the episode is run again, at most `retries` times;
+    so is one in a worker process that dies, or that takes longer than `step_timeout` or
+    `reset_timeout` seconds (making it included). What is observed and cannot be used, because it
+    is not finite or of another shape, is an error, or with `on_bad_observation="retry"` a reason
+    to run the episode again.
     """
     if observe not in _OBSERVED:
         raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
@@ -62,6 +71,9 @@ def wrap(
     factory, name, single = _factory(env, observe, options)
     number = (1 if single else _LANES) if num_envs is None else num_envs
     _check_numbers(number, retries, single=single, workers=workers)
+    _check_timeouts(step_timeout, reset_timeout, workers=workers)
+    if on_bad_observation not in _BAD:
+        raise ValueError(f"on_bad_observation: {on_bad_observation!r} is none of {', '.join(_BAD)}")
     first = factory()
     if not isinstance(first, gymnasium.Env):
         raise TypeError(f"env: the factory gave {type(first).__name__}, not a gymnasium.Env")
@@ -79,7 +91,13 @@ def wrap(
     )
     if workers:
         first.close()
-    lanes = Lanes(maker, number, first=None if workers else first, workers=workers)
+    lanes = Lanes(
+        maker,
+        number,
+        first=None if workers else first,
+        workers=workers,
+        timeouts=Timeouts(step_timeout, reset_timeout),
+    )
     asked = {**options, "observe": observe, "resize": resize}
     kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
     return GymTarget(
@@ -89,6 +107,7 @@ def wrap(
         limit=limit,
         retries=retries,
         environment=_record(env, kept) if preprocess is None else None,
+        tolerant=on_bad_observation == "retry",
     )
 
 
@@ -180,3 +199,16 @@ def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool) 
             f"num_envs: {num_envs}{' in worker processes' if workers else ''}, but a single "
             "environment was given; give a function that makes environments, or an id"
         )
+
+
+def _check_timeouts(step: Any, reset: Any, *, workers: bool) -> None:
+    for name, seconds in (("step_timeout", step), ("reset_timeout", reset)):
+        if seconds is None:
+            continue
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if not number or not 0 < seconds < float("inf"):
+            raise ValueError(f"{name}: {seconds!r} is no number of seconds above 0")
+        if not workers:
+            raise ValueError(
+                f"{name}: {seconds} without workers=True; only a process of its own can be ended"
+            )

@@ -63,6 +63,10 @@ class Target(Protocol):
         """Take actions [W] at step h; give the next observations [W, …] and rewards [W]."""
 
 
+class Collateral(str):
+    """A trouble that another episode made: it has to be run again, and that is nobody's fault."""
+
+
 class EpisodeFailed(ValueError):
     """One and the same episode went wrong again and again."""
 

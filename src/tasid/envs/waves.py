@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.envs.target import EpisodeFailed, State, Target
+from tasid.envs.target import Collateral, EpisodeFailed, State, Target
 
 
 class Seats:
@@ -92,7 +92,7 @@ def in_waves(
             if trouble is None:
                 kept[row] = [table[row].copy() for table in tables]
                 continue
-            attempts[row] += 1
+            attempts[row] += not isinstance(trouble, Collateral)
             if attempts[row] > retries:
                 raise EpisodeFailed(f"env: an episode failed {attempts[row]} times, last {trouble}")
             waiting.insert(0, row)

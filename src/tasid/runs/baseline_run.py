@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -14,11 +15,16 @@ from tasid import __version__
 from tasid.algorithms.domain_randomization import FINE_TUNING
 from tasid.algorithms.ppo_training import Callback, Checkpoint
 from tasid.envs.registry import open_world
-from tasid.runs.baselines import Baseline, train_baseline
+from tasid.runs.baselines import Baseline, Paused, pause_arrays, paused_from, train_baseline
 from tasid.runs.journaled import on_record
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
 from tasid.runs.unfinished import Notice, silent
+from tasid.storage import read_artifact, write_artifact
+
+_STATE = "unfinished-run"
+_KEEP_SECONDS = 10.0
+"""Of training that a kill may cost."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ def run_baseline(
     rows: list[dict[str, Any]] = []
 
     def note(here: Checkpoint) -> None:
+        if not here.returns.size:  # resumed at its very end
+            return
         rows.append(
             {
                 "stage": "target" if here.stage == FINE_TUNING else "source",
@@ -66,8 +74,13 @@ def run_baseline(
         on_record(source, run.record) as world,
     ):
         started = time.perf_counter()
+        states = _States(run.record / "state", rows)
         trained = train_baseline(
-            order.baseline, world, seed=order.seed, callbacks=[note, *callbacks]
+            order.baseline,
+            world,
+            seed=order.seed,
+            paused=states.paused(order, world),
+            callbacks=[note, states.keep, *callbacks],
         )
         seconds = time.perf_counter() - started
         trained.policy.save(run.policy_folder)
@@ -86,6 +99,38 @@ def run_baseline(
         }
         run.write_evaluation(summary, {"returns": scored.returns})
     return summary
+
+
+class _States:
+    """The training as it was between two checkpoints, on disk every now and then."""
+
+    def __init__(self, folder: Path, rows: list[dict[str, Any]]) -> None:
+        self._folder, self._rows = folder, rows
+        self._kept = time.monotonic()
+
+    def paused(self, order: BaselineOrder, world: Any) -> Paused | None:
+        """Where to go on, with the rows up to there; None to begin."""
+        if not self._folder.exists():
+            return None
+        try:
+            state = read_artifact(self._folder, kind=_STATE)
+            stage, rows = int(state.metadata["stage"]), list(state.metadata["rows"])
+            paused = paused_from(
+                order.baseline, world, seed=order.seed, stage=stage, arrays=state.arrays
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            warnings.warn(f"{error}; this run starts anew", stacklevel=2)
+            return None
+        self._rows[:] = rows
+        return paused
+
+    def keep(self, here: Checkpoint) -> None:
+        """Write it down, unless that was done a moment ago."""
+        if time.monotonic() - self._kept < _KEEP_SECONDS:
+            return
+        metadata = {"stage": here.stage, "rows": self._rows}
+        write_artifact(self._folder, kind=_STATE, metadata=metadata, arrays=pause_arrays(here))
+        self._kept = time.monotonic()
 
 
 def _asked(order: BaselineOrder, world: Any) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,11 @@ from numpy.typing import NDArray
 from tasid.envs import BlockMDP
 from tasid.envs.target import State, Target
 from tasid.runs.journal import Journal, Played
+from tasid.runs.unfinished import RECORD
+from tasid.storage import write_bytes_atomically
+from tasid.storage.sole_writer import sole_writer
+
+_REQUEST = "request.json"
 
 
 class RunDiffers(ValueError):
@@ -194,6 +201,33 @@ def on_record(world: BlockMDP | Target, folder: Path) -> Iterator[BlockMDP | Tar
     except BaseException:
         journal.flush()
         raise
+
+
+@contextmanager
+def learning_on_record(
+    target: Target, folder: Path | None, request: Mapping[str, Any]
+) -> Iterator[Target]:
+    """The target while something is learned for a folder, which the same request goes on with."""
+    if folder is None or target.traceable:
+        yield target
+        return
+    record = folder / RECORD
+    asked = json.dumps(request, sort_keys=True, default=str).encode()
+    with sole_writer(folder):
+        before = record / _REQUEST
+        if before.exists() and before.read_bytes() != asked:
+            raise ValueError(
+                f"run_dir: {folder} holds an unfinished run of another order; repeat that, remove "
+                f"{record}, or choose another folder"
+            )
+        write_bytes_atomically(record / _REQUEST, asked)
+        journal = Journal(record)
+        try:
+            yield Journaled(target, journal)
+        except BaseException:
+            journal.flush()
+            raise
+        shutil.rmtree(record)
 
 
 def _compare(played: Played, step: int, action: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -24,6 +25,7 @@ from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.runs.events import Callback
+from tasid.runs.journaled import learning_on_record
 from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.warnings import belief_warnings
@@ -124,7 +126,8 @@ def learn(
     `simulator` may be left out for environments of ours, which bring theirs. With `seeds` (and
     perhaps one target per seed) one result per seed comes back; by the paper's method they train
     together under `vmap`, which changes float32 rounding. With `run_dir`, the policy is saved in
-    its `policy` folder.
+    its `policy` folder, and the episodes of wrapped environments are on record there until then:
+    the same call goes on after an interruption, and asks the target nothing twice.
 
     Method "belief" learns what states look like from whole episodes and acts on beliefs
     (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
@@ -170,22 +173,35 @@ def learn(
         check_starts(sim, starts)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
-    if method == "paper":
-        learned = _run_paper(targets, plans, group, episodes, callbacks)
-        results = [
-            _paper_result(*one, world, target)
-            for one, world, target in zip(learned, worlds, targets, strict=True)
+    folders = [_folder(run_dir, None if seeds is None else number) for number in group]
+    request = {"eta": eta, "episodes": episodes, "method": method, "classes": classes}
+    with ExitStack() as stack:
+        # Last in, first out: a seed's record goes when all policies are saved.
+        targets = [
+            stack.enter_context(learning_on_record(one, folder, {**request, "seed": number}))
+            for one, folder, number in zip(targets, folders, group, strict=True)
         ]
-    else:
-        results = [
-            _learn_beliefs(world, target, plan, number, episodes, classes, model, callbacks)
-            for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
-        ]
-    if run_dir is not None:
-        for result, number in zip(results, group, strict=True):
-            folder = Path(run_dir) if seeds is None else Path(run_dir) / f"seed-{number}"
-            result.policy.save(folder / "policy")
+        if method == "paper":
+            learned = _run_paper(targets, plans, group, episodes, callbacks)
+            results = [
+                _paper_result(*one, world, target)
+                for one, world, target in zip(learned, worlds, targets, strict=True)
+            ]
+        else:
+            results = [
+                _learn_beliefs(world, target, plan, number, episodes, classes, model, callbacks)
+                for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
+            ]
+        for result, folder in zip(results, folders, strict=True):
+            if folder is not None:
+                result.policy.save(folder / "policy")
     return results[0] if seeds is None else results
+
+
+def _folder(run_dir: str | Path | None, seed: int | None) -> Path | None:
+    if run_dir is None:
+        return None
+    return Path(run_dir) if seed is None else Path(run_dir) / f"seed-{seed}"
 
 
 def _learn_beliefs(

@@ -55,6 +55,6 @@ def check_memory(
     instead = "episodes='auto' takes as many as help" if method == "belief" else "use 'belief'"
     raise ValueError(
         f"episodes: {episodes} episodes of {horizon} steps with observations {shape} of {dtype} "
-        f"take at least {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free; give at most {most}, "
-        f"or smaller observations; {instead}"
+        f"take at least {needed / GIB:.1f} GiB, and {free / GIB:.1f} are free; give at most "
+        f"{most}, or smaller observations; {instead}"
     )

@@ -1,0 +1,294 @@
+"""Alarms that mean something: lost agents, map errors, kidnapped robots, the plan's worst case.
+
+    python -m benchmarks belief-trust alarms --worlds lock room --seeds 500 501 …
+    python -m benchmarks belief-trust kidnapped --worlds lava docks --seeds 300 301 …
+    python -m benchmarks belief-trust worst-case --worlds lock lava --seeds 300 301 …
+
+`alarms` learns on right maps: how often is the agent lost in episodes in which the state it tracks
+is right at every step, and in how many runs is a right map or a right η called wrong? On lock and
+lava it learns once more with one edge of the route leading elsewhere, which should be named.
+`kidnapped` carries the robot, in mid-episode, to a place that learning has seen five times or more;
+found again means that the likeliest state is the true one within 10 steps and for 3 in a row.
+`worst-case` learns in the perturbation in which the plan earns least, beside the random one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+
+import tasid
+from benchmarks.building_table import informed
+from benchmarks.trust_worlds import WORLDS, World
+from tasid.algorithms.belief_policy import LOST, BeliefPolicy
+from tasid.beliefs.chain import at
+from tasid.envs import BlockMDP
+from tasid.envs.block import block_mdp
+from tasid.envs.target import episode_keys, seed_key
+from tasid.mdp import return_range, robust_dp, worst_case
+
+ETA = 0.1
+_EPISODES = 1_024
+_GYM_EPISODES = 100
+_WIDTH = 32
+_PHASE = 1 << 20
+_WITHIN, _IN_A_ROW, _SPARE, _VISITS = 10, 3, 12, 5.0
+Row = dict[str, Any]
+
+
+def alarms(name: str, seed: int) -> Row:
+    """False alarms on a right map; the true one on a wrong map, where that is easily made."""
+    world = WORLDS[name](seed)
+    result = tasid.learn(
+        world.target, world.simulator, eta=world.eta, episodes=world.episodes, seed=seed
+    )
+    found = result.diagnostics
+    assert isinstance(result.policy, BeliefPolicy)
+    right, lost = _tracked(world, result.policy, seed)
+    row: Row = {
+        "episodes": result.episodes,
+        "tracked right": float(right.mean()),
+        "lost though right": float(lost[right].mean()) if right.any() else 0.0,
+        "map errors": len(found.map_errors),
+        "eta exceeded": int(bool(found.eta and found.eta.exceeded)),
+        "warnings": list(found.warnings),
+    }
+    if isinstance(world.target, BlockMDP):
+        row["wrong edge named"] = int(_wrong_edge_named(world, seed))
+    return row
+
+
+def _tracked(world: World, policy: BeliefPolicy, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of every episode: was the likeliest state right all the time, and was the agent lost?"""
+    if world.make is None:
+        right, doubt, _ = _followed(world.target, policy.actor, seed)
+        return right.all(axis=0), (doubt >= LOST).any(axis=0)
+    assert world.place is not None
+    env, agent, ended = world.make(), policy.agent(), []
+    for episode in range(_GYM_EPISODES):
+        seen, _ = env.reset(seed=10_000 * (seed + 1) + episode)
+        agent.reset()
+        right, lost = True, False
+        for _ in range(policy.horizon):
+            place = world.place(env)
+            action = agent.act(_shown(env, seen, policy))
+            right &= policy.simulator.states[agent.state] == place
+            lost |= agent.lost
+            seen, _, over, cut, _ = env.step(action)
+            if over or cut:
+                break
+        ended.append((right, lost))
+    return np.array([r for r, _ in ended]), np.array([x for _, x in ended])
+
+
+def _shown(env: Any, seen: Any, policy: BeliefPolicy) -> np.ndarray:
+    """What the wrapped target would show."""
+    if len(policy.observation_shape) == 3:
+        rows, columns, _ = policy.observation_shape
+        picture = Image.fromarray(np.asarray(env.render()))
+        return np.asarray(picture.resize((columns, rows), Image.Resampling.BOX))
+    if np.ndim(seen) == 0:
+        row = np.zeros(policy.observation_shape, policy.observation_dtype)
+        row[int(seen)] = 1
+        return row
+    return np.asarray(seen)
+
+
+def _followed(
+    env: BlockMDP, actor: Any, seed: int, carried: Any = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per step and episode: is the likeliest state right, the doubt, is the state final?"""
+    final = np.zeros(env.simulator.num_states, bool)
+    for h in range(len(np.asarray(actor.chain.states))):
+        slots = np.asarray(actor.chain.states)[h]
+        over = np.asarray(actor.chain.final)[min(h, len(actor.chain.final) - 1)] & (slots >= 0)
+        final[slots[over]] = True
+    when, where = carried if carried is not None else (np.full(_EPISODES, -1),) * 2
+    parts = [
+        _follow(
+            env.target,
+            actor,
+            jnp.asarray(final),
+            episode_keys(seed_key(seed), _PHASE, first + jnp.arange(_WIDTH)),
+            jnp.asarray(when[first : first + _WIDTH]),
+            jnp.asarray(where[first : first + _WIDTH]),
+        )
+        for first in range(0, _EPISODES, _WIDTH)
+    ]
+    right, doubt, over = (np.concatenate(x, axis=1) for x in zip(*parts, strict=True))
+    return right, doubt, over
+
+
+@jax.jit
+def _follow(
+    target: Any, actor: Any, final: jax.Array, keys: jax.Array, when: jax.Array, where: jax.Array
+) -> tuple[jax.Array, ...]:
+    def step(carry: Any, h: jax.Array) -> tuple[Any, Any]:
+        state, seen, memory = carry
+        moved = (h == when) & ~final[state]
+        there = target._seen(where, keys, _PHASE + h, target._episodes(keys))
+        seen = jnp.where(moved.reshape(-1, *[1] * (seen.ndim - 1)), there, seen)
+        state = jnp.where(moved, where, state)
+        memory, actions = actor.act(memory, seen, h)
+        held = at(actor.chain.states, h)[memory.belief[:, :_WIDTH].argmax(axis=0)]
+        later, looks, _ = target.step(state, actions, h, keys)
+        told = held == state, memory.doubt[:_WIDTH], final[state]
+        return (later, looks, memory), told
+
+    state, seen = target.reset(keys)
+    first = state, seen, actor.start(seen)
+    right, doubt, over = jax.lax.scan(step, first, jnp.arange(target.horizon))[1]
+    return right | over, doubt * ~over, over
+
+
+def _wrong_edge_named(world: World, seed: int) -> bool:
+    """Let one edge of the route lead elsewhere in the target; is the state it leaves named?"""
+    env, sim = world.target, world.simulator
+    plan, state, route = robust_dp(sim, eta=world.eta), int(sim.starts[0]), []
+    for h in range(sim.horizon):
+        action = int(plan.actions[h, state])
+        route.append((state, action))
+        after = int(sim.successor_at(h)[state, action])
+        if after == state:
+            break
+        state = after
+    rng = np.random.default_rng(seed)
+    state, action = route[rng.integers(1, len(route) - 2)]
+    leads = np.array(env.target.successor)
+    intended = leads[state, action]
+    others = [s for s in np.unique(leads[state]) if s != intended]
+    leads[state, leads[state] == intended] = others[rng.integers(len(others))]
+    target = replace(env.target, successor=jnp.asarray(leads))
+    result = tasid.learn(target, sim, eta=world.eta, episodes=world.episodes, seed=seed)
+    return any(error.state == sim.states[state] for error in result.diagnostics.map_errors)
+
+
+_CROSSINGS: dict[str, dict[str, Any]] = {"lava": {}, "docks": {"starts": 4}}
+
+
+def kidnapped(name: str, seed: int) -> Row:
+    """How often a robot that was carried away knows soon where it is."""
+    env = tasid.make("lava-crossing", seed=seed, **_CROSSINGS[name])
+    result = tasid.learn(env, eta=ETA, episodes=400 if name == "docks" else 250, seed=seed)
+    policy, visits = result.policy, result.diagnostics.visits
+    assert isinstance(policy, BeliefPolicy)
+    assert visits is not None
+    slots = np.asarray(policy.actor.chain.states[0])
+    going = slots[~np.asarray(policy.actor.chain.final[0])]
+    seen = going[visits[going] >= _VISITS]
+    rng = np.random.default_rng(seed)
+    when = rng.integers(1, policy.horizon - _SPARE + 1, _EPISODES)
+    carried = when, rng.choice(seen, _EPISODES)
+    told = informed(env, policy.plan)
+    (right, doubt, over), (could, _, _) = (
+        _followed(env, actor, seed, carried) for actor in (policy.actor, told)
+    )
+    unfinished = ~over[when, np.arange(_EPISODES)]
+    ours, possible = (_found(x, when)[unfinished] for x in (right, could))
+    return {
+        "episodes": result.episodes,
+        "coverage": float(len(seen) / len(going)),
+        "kidnapped": float(unfinished.mean()),
+        "found": float(ours.mean()),
+        "true emissions find": float(possible.mean()),
+        "found where they do": float(ours[possible].mean()),
+        "lost raised": float((doubt >= LOST).any(axis=0)[unfinished].mean()),
+    }
+
+
+def _found(right: np.ndarray, when: np.ndarray) -> np.ndarray:
+    """Is the state right for some steps in a row, soon after?"""
+    padded = np.concatenate([right, np.ones((_IN_A_ROW, right.shape[1]), bool)])
+    runs = np.stack([padded[k : k + len(right)] for k in range(_IN_A_ROW)]).all(axis=0)
+    steps = np.arange(len(right))[:, None]
+    return (runs & (steps >= when) & (steps <= when + _WITHIN)).any(axis=0)
+
+
+_OURS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "lock": ("combination-lock", 128, {"horizon": 40}),
+    "lava": ("lava-crossing", 250, {}),
+}
+
+
+def against_the_plan(name: str, seed: int) -> Row:
+    """What is lost of the robust value, in shares of the range, at random and at worst."""
+    kind, episodes, options = _OURS[name]
+    env = tasid.make(kind, seed=seed, **options)
+    plan = robust_dp(env.simulator, eta=ETA)
+    nature = worst_case(env.simulator, plan.actions, eta=ETA)
+    worst = block_mdp(env.name, dict(env.options), nature, env.target.emission)
+    low, high = return_range(env.simulator)
+    lost = {}
+    for label, world in (("random", env), ("worst", worst)):
+        policy = tasid.learn(world, eta=ETA, episodes=episodes, seed=seed).policy
+        score = tasid.evaluate(policy, world, episodes=8_192, seed=seed)
+        lost[label] = float((world.latent.robust_value(plan) - score.mean) / (high - low))
+    return {
+        "episodes": episodes,
+        "lost at random": lost["random"],
+        "lost at worst": lost["worst"],
+        "more": lost["worst"] - lost["random"],
+    }
+
+
+MEASURES = {
+    "alarms": (alarms, WORLDS),
+    "kidnapped": (kidnapped, _CROSSINGS),
+    "worst-case": (against_the_plan, _OURS),
+}
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Print a Markdown table."""
+    options = _parse(arguments)
+    measure, names = MEASURES[options.what]
+    worlds = options.worlds or list(names)
+    for name in worlds:
+        if name not in names:
+            raise SystemExit(f"--worlds: {name!r} is none of {', '.join(names)}")
+    header: list[str] | None = None
+    for name in worlds:
+        rows = []
+        for seed in options.seeds:
+            rows.append({"measure": options.what, "world": name, "seed": seed})
+            rows[-1] |= measure(name, seed)
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+        keys = [key for key, value in rows[0].items() if isinstance(value, (int, float))][1:]
+        if header is None or len(keys) > len(header):
+            header = keys
+            print("| world | seeds | " + " | ".join(f"{k}: mean (most)" for k in keys) + " |")
+            print("|" + "---|" * (len(keys) + 2))
+        print(_line(name, rows, keys), flush=True)
+
+
+def _line(name: str, rows: Sequence[Row], keys: Sequence[str]) -> str:
+    seeds = f"{rows[0]['seed']} … {rows[-1]['seed']} ({len(rows)})"
+    cells = []
+    for key in keys:
+        values = [row[key] for row in rows]
+        cells.append(f"{np.mean(values):.3g} ({max(values):.3g})")
+    return "| " + " | ".join([name, seeds, *cells]) + " |"
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks belief-trust",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=MEASURES)
+    parser.add_argument("--worlds", nargs="+", help="some of them only")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(500, 530)))
+    parser.add_argument("--out", type=Path, help="append one JSON line a run to this file")
+    return parser.parse_args(arguments)
