@@ -100,15 +100,19 @@ def _settings() -> dict[str, Setting]:
 
 
 SETTINGS = _settings()
+_HEADER = (
+    "| setting | episodes | ratio median | lowest | ≥ 0.95 | skill median | seconds | ratios |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 
 
 def run(arguments: Sequence[str]) -> None:
     """Print a Markdown table."""
     options = _parse(arguments)
-    print(
-        "| setting | episodes | ratio median | lowest | ≥ 0.95 | skill median | seconds | ratios |"
-    )
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+    if options.read is not None:
+        _print_recorded(options.read)
+        return
+    print(_HEADER, flush=True)
     for name in options.settings:
         rows = []
         for seed in options.seeds:
@@ -119,6 +123,22 @@ def run(arguments: Sequence[str]) -> None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
         print(_line(name, rows), flush=True)
+
+
+def _print_recorded(path: Path) -> None:
+    """The tables of runs on record: first with given numbers of episodes, then with `--auto`."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for auto in (False, True):
+        named = [one for one in SETTINGS if any(_is(row, one, auto) for row in rows)]
+        if named:
+            print(_HEADER)
+        for one in named:
+            print(_line(one, [row for row in rows if _is(row, one, auto)]))
+        print()
+
+
+def _is(row: dict[str, Any], setting: str, auto: bool) -> bool:
+    return row["setting"] == setting and row["auto"] == auto
 
 
 def measure(setting: Setting, seed: int, *, auto: bool) -> dict[str, Any]:
@@ -180,5 +200,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(300, 310)))
     parser.add_argument("--auto", action="store_true", help="let evidence decide the episodes")
+    parser.add_argument("--read", type=Path, help="print what such a file holds, run nothing")
     parser.add_argument("--out", type=Path, help="append one JSON line a run to this file")
     return parser.parse_args(arguments)

@@ -31,6 +31,10 @@ def print_training(result: dict[str, Any]) -> None:
         print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
     print(f"model             {result['model']}")
     print_certificate(result["certificate"])
+    for one, other in result.get("symmetric_starts", []):
+        print(
+            f"note: on this map nothing tells the starts {one} and {other} apart; no return is lost"
+        )
     for warning in result["warnings"]:
         print(f"warning: {warning}")
     print(f"policy            {result['policy']}")

@@ -24,6 +24,7 @@ from tasid.beliefs.classes import KINDS
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.mdp.symmetry import labelled_symmetries
 from tasid.runs.events import Callback
 from tasid.runs.journaled import learning_on_record
 from tasid.runs.memory import check_memory
@@ -53,6 +54,9 @@ class Diagnostics:
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
     warnings: tuple[str, ...] = ()
+    symmetric_starts: tuple[tuple[Any, Any], ...] = ()
+    """Pairs of starts that the map cannot tell apart: no return is lost, but `.state` may name the
+    one for the other."""
     visits: NDArray[np.float64] | None = field(default=None, compare=False)
     """How often the episodes were believed to be in each state, [S]; by the belief method only."""
     starts: StartsFound | None = None
@@ -265,6 +269,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         eta=found.eta,
         map_errors=found.map_errors,
         warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
+        symmetric_starts=labelled_symmetries(plan.simulator),
         visits=found.visits,
     )
 

@@ -195,6 +195,7 @@ def noticed(diagnostics: Diagnostics) -> dict[str, Any]:
         "eta_estimate": None if estimate is None else asdict(estimate),
         "map_errors": [asdict(error) for error in diagnostics.map_errors],
         "warnings": list(diagnostics.warnings),
+        "symmetric_starts": [[str(s) for s in pair] for pair in diagnostics.symmetric_starts],
     }
 
 
