@@ -218,7 +218,7 @@ def test_interrupt_saves_nothing_half(tmp_path):
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
         "tasid.cli.main(sys.argv[1:])"
     )
-    command = [sys.executable, "-c", start, "train", "combination-lock", "--episodes", "2000000"]
+    command = [sys.executable, "-c", start, "train", "combination-lock", "--episodes", "200000"]
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "run")],
         stderr=subprocess.PIPE,
