@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    agent_speed,
     baseline_choices,
     belief_table,
     belief_trust,
@@ -16,6 +17,7 @@ from benchmarks import (
     logs_table,
     peers,
     ppo_speed,
+    start_up,
     state_space,
     torture,
     wrapped_lock,
@@ -25,6 +27,8 @@ BENCHMARKS = {
     "belief-table": belief_table,
     "belief-trust": belief_trust,
     "peers": peers,
+    "agent-speed": agent_speed,
+    "start-up": start_up,
     "lock-table": lock_table,
     "state-space": state_space,
     "logs-table": logs_table,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +16,7 @@ from hypothesis import given
 
 import tasid
 from mdps import etas, quick, worlds
+from tasid.algorithms import belief_policy
 from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
@@ -143,6 +148,46 @@ def test_a_lone_agent_has_the_beliefs_of_a_batch():
             states = np.asarray(at(policy.actor.chain.states, h))
             for state, weight in agent.belief.items():
                 assert np.float32(weight) == beliefs[h, states == state, n][0]
+
+
+ACTING = """
+import json, sys
+import numpy as np
+import tasid
+agent = tasid.load(sys.argv[1]).agent()
+actions = [agent.act(seen) for seen in np.load(sys.argv[2])]
+heavy = {"optax", "scipy", "matplotlib", "gymnasium", "numba"} & set(sys.modules)
+print(json.dumps({"actions": actions, "heavy": sorted(heavy)}))
+"""
+
+
+def test_a_process_that_only_acts_imports_little(tmp_path: Path):
+    env = tasid.make("combination-lock", horizon=5, seed=74)
+    seen = blended(env, 4, 4)
+    policy = a_policy(env, seen[:, 2], seed=3)
+    policy.save(tmp_path / "policy")
+    np.save(tmp_path / "seen.npy", seen[0])
+    done = subprocess.run(
+        [sys.executable, "-c", ACTING, tmp_path / "policy", tmp_path / "seen.npy"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    agent = policy.agent()
+    expected = [agent.act(one) for one in seen[0]]
+    assert json.loads(done.stdout) == {"actions": expected, "heavy": []}
+
+
+def test_an_agent_is_compiled_when_it_is_made():
+    env = tasid.make("combination-lock", horizon=7, seed=75)  # a size that no other test has
+    seen = blended(env, 4, 4)
+    agent = a_policy(env, seen[:, 2], seed=4).agent()
+    compiled = belief_policy._act._cache_size()
+    for one in seen[0]:
+        agent.act(one)
+    assert belief_policy._act._cache_size() == compiled
 
 
 def check_certain(sim: AbstractSimulator, eta: float) -> int:

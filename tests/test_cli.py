@@ -173,6 +173,24 @@ def test_help_is_quick():
     assert best < 0.5
 
 
+@pytest.mark.parametrize(("switch", "kept"), [("true", True), ("false", False)])
+def test_compiled_code_is_kept_unless_switched_off(tmp_path, switch, kept):
+    script = """
+import tasid.cli
+
+@tasid.cli.app.command()
+def compute():
+    import jax
+    assert jax.jit(lambda x: x + 1)(1.0) == 2.0
+
+tasid.cli.main(["compute"])
+"""
+    given = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    given |= {"XDG_CACHE_HOME": str(tmp_path), "JAX_ENABLE_COMPILATION_CACHE": switch}
+    subprocess.run([sys.executable, "-c", script], check=True, env=given, timeout=120)
+    assert any((tmp_path / "tasid" / "xla").glob("jit_*")) == kept
+
+
 def test_an_interrupt_in_the_garbage_collector_is_not_lost():
     """Dropped by Python there, it comes again; and the process ends without a crash."""
     script = """

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tasid.algorithms import Score as Score
     from tasid.algorithms import calibrate as calibrate
     from tasid.algorithms import estimate_eta as estimate_eta
-    from tasid.algorithms import evaluate as evaluate
     from tasid.algorithms import load as load
+    from tasid.algorithms.evaluate import evaluate as evaluate
     from tasid.envs import BlockMDP as BlockMDP
     from tasid.envs import Target as Target
     from tasid.envs import make as make
@@ -59,7 +59,7 @@ _HOME = {
     "Score": "tasid.algorithms",
     "calibrate": "tasid.algorithms",
     "estimate_eta": "tasid.algorithms",
-    "evaluate": "tasid.algorithms",
+    "evaluate": "tasid.algorithms.evaluate",
     "load": "tasid.algorithms",
     "watch": "tasid.report.watch",
     "certify_return": "tasid.runs.certify",

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasid.algorithms.policy import checked_observation, checked_sight
+from tasid.algorithms.sight import checked_observation, checked_sight
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
@@ -227,12 +227,16 @@ class BeliefAgent:
 
     def __init__(self, policy: BeliefPolicy) -> None:
         self._policy = policy
+        blank = np.zeros(policy.observation_shape, policy.observation_dtype)
+        self._start = policy.actor.start(jnp.asarray(blank[None]))
+        # Compiled now, so that the first decision takes no longer than the others.
+        jax.block_until_ready(_act(policy.actor, self._start, blank, np.int32(0)))
         self.reset()
 
     def reset(self) -> None:
         """Begin a new episode."""
         self._step = 0
-        self._memory: Carried | None = None
+        self._memory = self._start
         self._column = np.asarray(self._policy.actor.chain.start)
 
     @property
@@ -264,7 +268,7 @@ class BeliefAgent:
     @property
     def lost(self) -> bool:
         """Are the recent observations improbable where the agent believes to be?"""
-        return self._memory is not None and float(self._memory.doubt[0]) >= LOST
+        return float(self._memory.doubt[0]) >= LOST
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
@@ -279,15 +283,11 @@ class BeliefAgent:
             shape=policy.observation_shape,
             dtype=policy.observation_dtype,
             step=self._step,
-        )[None]
-        if self._memory is None:
-            self._memory = policy.actor.start(jnp.asarray(seen))
-        self._memory, actions = _act(
-            policy.actor, self._memory, jnp.asarray(seen), jnp.int32(self._step)
         )
-        self._column = np.asarray(self._memory.belief[:, 0])
+        self._memory, column, action = _act(policy.actor, self._memory, seen, np.int32(self._step))
+        self._column = np.asarray(column)
         self._step += 1
-        return int(actions[0])
+        return int(action)
 
     def _slots(self) -> NDArray[np.int32]:
         return np.asarray(at(self._policy.actor.chain.states, max(self._step - 1, 0)))
@@ -295,6 +295,8 @@ class BeliefAgent:
 
 @jax.jit
 def _act(
-    actor: BeliefActor, memory: Carried, observations: jax.Array, h: jax.Array
-) -> tuple[Carried, jax.Array]:
-    return actor.act(memory, observations, h)
+    actor: BeliefActor, memory: Carried, observation: jax.Array, h: jax.Array
+) -> tuple[Carried, jax.Array, jax.Array]:
+    """What to remember, the belief of the one episode there is, and its action."""
+    memory, actions = actor.act(memory, observation[None], h)
+    return memory, memory.belief[:, 0], actions[0]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
+from tasid.algorithms.sight import checked_observation, checked_sight
 from tasid.learning.clusterer import Clusterer, Glance
 from tasid.learning.networks import network_from
 from tasid.mdp import AbstractSimulator, RobustPlan
-from tasid.mdp.size import refuse_larger
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 _KIND = "policy"
@@ -126,16 +126,6 @@ def load(path: str | Path) -> Policy:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
 
 
-def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a stored policy's observations, of which agents make batches."""
-    shape = tuple(int(n) for n in meta["observation_shape"])
-    dtype = np.dtype(meta["observation_dtype"])
-    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
-        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
-    refuse_larger("observation_shape", (WIDTH, *shape), dtype.itemsize, "no target shows as much")
-    return shape, dtype.name
-
-
 def _clusterer(
     meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], simulator: AbstractSimulator
 ) -> Clusterer | None:
@@ -238,23 +228,6 @@ class Agent:
         surprised = int(successors[self._action]) != state
         odds = math.log(0.5 / eta if surprised else 0.5 / (1 - eta))
         self._doubt = max(0.0, self._doubt + odds)
-
-
-def checked_observation(
-    observation: ArrayLike, *, shape: tuple[int, ...], dtype: str, step: int
-) -> np.ndarray:
-    """The observation of a step as an agent takes it, or an error that says what is wrong."""
-    array = np.asarray(observation)
-    if array.shape != shape:
-        raise ValueError(
-            f"observation: shape {array.shape} at step {step}, but the policy was "
-            f"learned on {shape}"
-        )
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"observation: dtype {array.dtype} at step {step} is no number")
-    if not np.isfinite(array).all():
-        raise ValueError(f"observation: not finite at step {step}")
-    return array.astype(dtype)
 
 
 @jax.jit

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH
-from tasid.algorithms.policy import checked_observation, checked_sight
+from tasid.algorithms.sight import checked_observation, checked_sight
 from tasid.learning.networks import Sight, sight_from
 from tasid.mdp.size import MOST_STEPS
 from tasid.storage import ArtifactError, read_artifact, write_artifact

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 Floats = NDArray[np.float64]
 RIDGE = 1e-3
@@ -177,6 +176,8 @@ def _improved(
 
 def _diagonalised(spread: Floats, within: Floats) -> tuple[Floats, Floats]:
     """λ rising, and V with Vᵀ W V = I, Vᵀ B V = diag(λ)."""
+    from scipy.linalg import solve_triangular  # acting needs no SciPy
+
     root = np.linalg.cholesky(within)
     half = solve_triangular(root, spread, lower=True)
     both = solve_triangular(root, half.T, lower=True)

@@ -18,14 +18,12 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from numpy.typing import NDArray
 
 from tasid.beliefs.episodes import Episodes
 
 MOST_CLASSES = 2_048
 """With more classes than this, labels of all observations would not fit into memory."""
-_STEPS, _ROWS, _RATE = 400, 256, 3e-3
 _LANES = 32
 """Rows that are classified at once where bits must not depend on how many there are."""
 _LEAST = 1e-9
@@ -119,45 +117,22 @@ class Differentiable:
 
     def fit(self, features: Floats, labels: Floats) -> Any:
         """Minimise the cross-entropy to the labels."""
+        from tasid.beliefs.descent import ROWS, descend  # acting needs no optimiser
+
         key = jax.random.key(0)
         start = self.model.init(key, labels.shape[1])
         # Powers of two: compiled code then serves many numbers of rows.
-        room = 1 << max(len(features) - 1, _ROWS - 1).bit_length()
+        room = 1 << max(len(features) - 1, ROWS - 1).bit_length()
         more = room - len(features)
         x = jnp.asarray(np.pad(features, [(0, more), (0, 0)]))
         y = jnp.asarray(np.pad(labels, [(0, more), (0, 0)]))
-        fitted: Any = _descend(self, start, x, y, jnp.int32(len(features)), key)
+        fitted: Any = descend(self, start, x, y, jnp.int32(len(features)), key)
         return fitted
 
     def __call__(self, parameters: Any, features: jax.Array) -> jax.Array:
         """ln p(c | x)."""
         x = features if self.shape is None else features.reshape(-1, *self.shape)
         return jax.nn.log_softmax(self.model.apply(parameters, x))
-
-
-@partial(jax.jit, static_argnums=0)
-def _descend(
-    classifier: Differentiable,
-    parameters: Any,
-    x: jax.Array,
-    y: jax.Array,
-    rows: jax.Array,
-    key: jax.Array,
-) -> Any:
-    optimiser = optax.adam(optax.cosine_decay_schedule(_RATE, _STEPS))
-
-    def loss(parameters: Any, chosen: jax.Array) -> jax.Array:
-        return -(y[chosen] * classifier(parameters, x[chosen])).sum(axis=1).mean()
-
-    def step(carry: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], None]:
-        parameters, state = carry
-        chosen = jax.random.randint(key, (_ROWS,), 0, rows)
-        change, state = optimiser.update(jax.grad(loss)(parameters, chosen), state)
-        return (optax.apply_updates(parameters, change), state), None
-
-    keys = jax.random.split(key, _STEPS)
-    (fitted, _), _ = jax.lax.scan(step, (parameters, optimiser.init(parameters)), keys)
-    return fitted
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     # Compiled code is kept between runs; JAX reads this when a command imports it.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    # Small functions, too: a run has a hundred of them.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     plain_text.fall_back()
     try:
         with interrupt.guarded():

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tasid.algorithms import BeliefPolicy, Policy, Score, evaluate
+from tasid.algorithms import BeliefPolicy, Policy, Score
+from tasid.algorithms.evaluate import evaluate
 from tasid.algorithms.ppo_policy import PPOPolicy
 from tasid.envs import BlockMDP, Latent, Target
 from tasid.mdp import AbstractSimulator, PerturbedMDP, robust_dp

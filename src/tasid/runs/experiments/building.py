@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tasid.algorithms import evaluate
 from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.evaluate import evaluate
 from tasid.envs import make
 from tasid.runs.experiments.minigrid import ETA
 from tasid.runs.experiments.sweep import Desk, Experiment, Job

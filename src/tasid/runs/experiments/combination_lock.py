@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tasid.algorithms import Policy, evaluate
+from tasid.algorithms import Policy
 from tasid.algorithms.belief_method import BatchEnded
 from tasid.algorithms.domain_randomization import FINE_TUNING
+from tasid.algorithms.evaluate import evaluate
 from tasid.algorithms.ppo_training import Checkpoint
 from tasid.algorithms.tasid import Event, StepEnded
 from tasid.envs import BlockMDP, make

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tasid.algorithms import evaluate
 from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.evaluate import evaluate
 from tasid.envs import BlockMDP, make
 from tasid.mdp import RobustPlan, policy_value, robust_dp
 from tasid.runs.diagnosis import diagnose
