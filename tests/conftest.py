@@ -1,6 +1,15 @@
-"""Shared fixtures: one small lock, learned once by each method."""
+"""Shared fixtures: one small lock, learned once by each method.
+
+Most of the time of these tests goes into compiling, so compiled programs are kept, for the
+processes that tests start and for the next time. Workers keep them apart: JAX writes its cache
+without a lock.
+"""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -9,6 +18,23 @@ import tasid
 from tasid.runs.learn import LearningResult
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+_KEPT = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
+_SETTINGS = {
+    "jax_compilation_cache_dir": str(_KEPT / os.environ.get("PYTEST_XDIST_WORKER", "alone")),
+    "jax_persistent_cache_min_compile_time_secs": 0.1,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+for _name, _value in _SETTINGS.items():
+    jax.config.update(_name, _value)
+    os.environ[_name.upper()] = str(_value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Programs of one file are of no use to the next, and would fill the memory."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
