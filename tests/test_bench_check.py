@@ -30,7 +30,7 @@ def test_a_drop_is_one_beyond_noise(now, dropped):
 
 
 def test_every_ratio_is_judged_by_its_own_record():
-    verdicts = compare({"one": THEN, "two": [1.0]}, {"two": [1.0], "one": [1.0], "new": [3.0]})
+    verdicts = compare({"one": THEN, "two": [5.0]}, {"two": [5.0], "one": [1.0], "new": [3.0]})
     assert {v.name: v.dropped for v in verdicts} == {"one": True, "two": False, "new": False}
     assert verdicts[0].change == pytest.approx(-0.9)
     assert 0 < ALLOWED < 0.5  # half the speed is never noise
