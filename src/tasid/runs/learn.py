@@ -258,7 +258,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
                 expected_eta=float(setting.weights().eta),
             )
             for one in learnt.fits
-            if one.classes.kind == best.classes.kind and one.looks is best.looks
+            if one.classes.kind == best.classes.kind and type(one.emission) is type(best.emission)
         ]
     )
     return Diagnostics(
