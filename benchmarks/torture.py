@@ -96,7 +96,8 @@ def _stopped(
         expected, seconds = whole[name]
         folder, chosen = place / f"run-{turn}", numbers[turn % len(numbers)]
         process = _train(order, folder)
-        time.sleep(dice.uniform(0.2, 1.0) * seconds)
+        _wait_for_its_folder(process, place, folder)
+        time.sleep(dice.uniform(0.0, 0.8) * seconds)
         started = time.monotonic()
         process.send_signal(chosen)
         process.communicate()
@@ -106,6 +107,14 @@ def _stopped(
         clean = not [path for path in place.iterdir() if path.name.startswith(f".run-{turn}.")]
         yield chosen, process.returncode, waited, clean and _bytes(folder) == expected
         shutil.rmtree(folder)
+
+
+def _wait_for_its_folder(process: subprocess.Popen[bytes], place: Path, folder: Path) -> None:
+    """Until then Python is importing, and nobody has promised anything."""
+    while process.poll() is None and not folder.exists():
+        if any(path.name.startswith(f".{folder.name}.") for path in place.iterdir()):
+            return
+        time.sleep(0.01)
 
 
 def kills(place: Path, number: int, dice: random.Random) -> Count:
