@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tasid.storage.atomic import directory_lock, make_directory, write_bytes_atomically
-from tasid.storage.canonical_json import parse_json, plain_json
+from tasid.storage.canonical_json import plain_json
 from tasid.storage.error import ArtifactError, damaged
 from tasid.storage.manifest import (
     ARRAY_FILE,
@@ -31,6 +31,7 @@ from tasid.storage.manifest import (
     FORMAT,
     MANIFEST_NAME,
     MAX_MANIFEST_BYTES,
+    ForeignManifest,
     Manifest,
     TensorEntry,
     parse_manifest,
@@ -62,11 +63,17 @@ def write_artifact(
     failing disk its `OSError`; the old artifact then remains as it was.
     """
     directory = Path(path)
-    tensors = _storable_arrays(arrays)
+    told: Any = kind
+    if not isinstance(told, str) or not told:
+        raise ArtifactError(f"kind is {kind!r}; it must be a non-empty string.")
+    for name, given in (("metadata", metadata), ("arrays", arrays)):
+        if not isinstance(given, Mapping):
+            raise ArtifactError(f"{name} is of type {type(given).__name__}; it must be a mapping.")
+    tensors = dict(_storable(name, array) for name, array in arrays.items())
     payload = save(tensors)
     manifest = Manifest(
-        kind=_storable_kind(kind),
-        metadata=_storable_metadata(metadata),
+        kind=plain_json(kind, where="kind"),
+        metadata=plain_json(metadata, where="metadata"),
         sha256=hashlib.sha256(payload).hexdigest(),
         size=len(payload),
         tensors={name: TensorEntry(a.dtype.name, a.shape) for name, a in tensors.items()},
@@ -106,36 +113,14 @@ def read_artifact(
     return Artifact(kind=manifest.kind, metadata=manifest.metadata, arrays=arrays)
 
 
-def _storable_kind(kind: Any) -> str:
-    if not isinstance(kind, str) or not kind:
-        raise ArtifactError(f"kind is {kind!r}; it must be a non-empty string.")
-    return str(plain_json(kind, where="kind"))
-
-
-def _storable_metadata(metadata: Any) -> dict[str, Any]:
-    if not isinstance(metadata, Mapping):
-        raise ArtifactError(f"metadata is of type {type(metadata).__name__}; it must be a mapping.")
-    return dict(plain_json(metadata, where="metadata"))
-
-
-def _storable_arrays(arrays: Any) -> dict[str, npt.NDArray[Any]]:
-    if not isinstance(arrays, Mapping):
+def _storable(name: Any, array: Any) -> tuple[str, npt.NDArray[Any]]:
+    """An array as it is stored, or an error that says why it is not."""
+    if not isinstance(name, str) or name in ("", "__metadata__"):
         raise ArtifactError(
-            f"arrays is of type {type(arrays).__name__}; it must be a mapping from name to array."
+            f"arrays has the name {name!r}; an array's name must be a non-empty string other "
+            "than '__metadata__'."
         )
-    tensors = {}
-    for name, array in arrays.items():
-        if not isinstance(name, str) or name in ("", "__metadata__"):
-            raise ArtifactError(
-                f"arrays has the name {name!r}; an array's name must be a non-empty string other "
-                "than '__metadata__'."
-            )
-        where = f"arrays[{name!r}]"
-        tensors[plain_json(name, where=where)] = _storable_array(array, where=where)
-    return tensors
-
-
-def _storable_array(array: Any, *, where: str) -> npt.NDArray[Any]:
+    where = f"arrays[{name!r}]"
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise ArtifactError(
             f"{where} is of type {type(array).__name__}; it must be a plain NumPy array "
@@ -148,7 +133,7 @@ def _storable_array(array: Any, *, where: str) -> npt.NDArray[Any]:
         )
     # save() copies raw memory, so the layout must be C order, little-endian; 0-d stays 0-d.
     dtype = np.dtype(array.dtype.name).newbyteorder("<")
-    return np.asarray(array, dtype=dtype, order="C")
+    return plain_json(name, where=where), np.asarray(array, dtype=dtype, order="C")
 
 
 def _read_files(
@@ -174,7 +159,13 @@ def _read_files(
             if _read_file(source, limit=MAX_MANIFEST_BYTES) == data:
                 raise damaged(file, "the array file is missing") from error
             continue
-        _check_payload(payload, manifest, source=file)
+        sha256 = hashlib.sha256(payload).hexdigest()
+        if (len(payload), sha256) != (manifest.size, manifest.sha256):
+            raise damaged(
+                file,
+                f"it has {len(payload)} bytes and the SHA-256 {sha256}, the manifest says "
+                f"{manifest.size} and {manifest.sha256}",
+            )
         return manifest, payload
     raise ArtifactError(
         f"{directory}: was overwritten {_READ_ATTEMPTS} times while being read; "
@@ -213,14 +204,6 @@ def _read_file(file: Path, *, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def _check_payload(payload: bytes, manifest: Manifest, *, source: Path) -> None:
-    if len(payload) != manifest.size:
-        raise damaged(source, f"it has {len(payload)} bytes, the manifest says {manifest.size}")
-    sha256 = hashlib.sha256(payload).hexdigest()
-    if sha256 != manifest.sha256:
-        raise damaged(source, f"its SHA-256 is {sha256}, the manifest says {manifest.sha256}")
-
-
 def _parse_payload(
     payload: bytes, manifest: Manifest, *, source: Path
 ) -> dict[str, npt.NDArray[Any]]:
@@ -245,31 +228,19 @@ def _parse_payload(
 
 def _clear_leftovers(directory: Path) -> None:
     """Remove array files of failed writes, and refuse to overwrite another program's manifest."""
-    file = directory / MANIFEST_NAME
-    try:
+    file, keep = directory / MANIFEST_NAME, None
+    if os.path.lexists(file):
         data = _read_file(file, limit=MAX_MANIFEST_BYTES)
-    except FileNotFoundError:
-        _remove_array_files(directory, keep=None)
-        return
-    try:
-        manifest = parse_manifest(data, source=file)
-    except ArtifactError:
-        # A damaged manifest may still be repaired by hand: leave all it might name for now.
-        _refuse_foreign(data, source=file)
-        return
-    _remove_array_files(directory, keep=manifest.array_file)
-
-
-def _refuse_foreign(data: bytes, *, source: Path) -> None:
-    try:
-        content = parse_json(data, source=source)
-    except ArtifactError:
-        return
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ArtifactError(
-            f"{source}: belongs to another program and would be overwritten; choose another "
-            "directory or remove the file."
-        )
+        try:
+            keep = parse_manifest(data, source=file).array_file
+        except ForeignManifest as error:
+            raise ArtifactError(
+                f"{file}: belongs to another program and would be overwritten; choose another "
+                "directory or remove the file."
+            ) from error
+        except ArtifactError:
+            return  # it may still be repaired by hand: leave all it might name for now
+    _remove_array_files(directory, keep=keep)
 
 
 def _remove_array_files(directory: Path, *, keep: str | None) -> None:

@@ -44,9 +44,19 @@ def plain_json(value: Any, *, where: str, depth: int = 0) -> Any:
     if isinstance(value, str):
         return _plain_string(value, where=where)
     if isinstance(value, int):
-        return _plain_integer(value, where=where)
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise ArtifactError(
+                f"{where} is an integer of {value.bit_length()} bits; at most {MAX_INTEGER_BITS} "
+                "are stored, write it as a hexadecimal string."
+            )
+        return int(value)
     if isinstance(value, float):
-        return _plain_float(value, where=where)
+        if not math.isfinite(value):
+            raise ArtifactError(
+                f"{where} is {float(value)}, which JSON cannot hold; use None or put it in an "
+                "array."
+            )
+        return float(value)
     if isinstance(value, Mapping):
         return {
             _plain_key(key, where=where): plain_json(
@@ -80,13 +90,11 @@ def parse_json(data: bytes, *, source: Path) -> Any:
         raise damaged(source, f"{constant} is not JSON")
 
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise damaged(source, f"byte {error.start} is not UTF-8 text") from error
-    try:
-        content = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        content = json.loads(data.decode(), object_pairs_hook=unique, parse_constant=refuse)
     except ArtifactError:
         raise
+    except UnicodeDecodeError as error:
+        raise damaged(source, f"byte {error.start} is not UTF-8 text") from error
     except RecursionError as error:
         raise damaged(source, "the JSON is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, and integers with too many digits
@@ -115,20 +123,3 @@ def _plain_string(value: str, *, where: str) -> str:
             "remove it."
         ) from error
     return str.__str__(value)  # an enumeration's own __str__ would give its name, not its value
-
-
-def _plain_integer(value: int, *, where: str) -> int:
-    if value.bit_length() > MAX_INTEGER_BITS:
-        raise ArtifactError(
-            f"{where} is an integer of {value.bit_length()} bits; at most {MAX_INTEGER_BITS} are "
-            "stored, write it as a hexadecimal string."
-        )
-    return int(value)
-
-
-def _plain_float(value: float, *, where: str) -> float:
-    if not math.isfinite(value):
-        raise ArtifactError(
-            f"{where} is {float(value)}, which JSON cannot hold; use None or put it in an array."
-        )
-    return float(value)

@@ -10,7 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tasid.storage.canonical_json import canonical_bytes, parse_json
 from tasid.storage.error import ArtifactError, damaged
@@ -25,9 +25,10 @@ DTYPES = frozenset(
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_KEYS = {"format", "format_version", "kind", "metadata", "arrays", "digest"}
 
-T = TypeVar("T")
+
+class ForeignManifest(ArtifactError):
+    """Somebody else's `manifest.json`."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ class Manifest:
                 },
             },
         }
-        content["digest"] = _digest(content)
-        data = canonical_bytes(content)
+        data = canonical_bytes(content | {"digest": _digest(content)})
         if len(data) > MAX_MANIFEST_BYTES:
             raise ArtifactError(
                 f"metadata makes a manifest of {len(data)} bytes, more than the "
@@ -84,21 +84,11 @@ def parse_manifest(data: bytes, *, source: Path) -> Manifest:
     """Check a manifest's bytes in full and return its content; `source` is named in errors."""
     content = parse_json(data, source=source)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ArtifactError(
+        raise ForeignManifest(
             f"{source}: not the manifest of a {FORMAT} artifact; give the path of a directory "
             f"that {FORMAT} wrote."
         )
-    _check_version(content.get("format_version"), source=source)
-    _check_keys(content, _KEYS, "the manifest", source)
-    _check_bytes(content, data, source=source)
-    kind = _take(content, "kind", str, source)
-    if not kind:
-        raise damaged(source, "'kind' is empty")
-    metadata = _take(content, "metadata", dict, source)
-    return _parse_arrays(_take(content, "arrays", dict, source), kind, metadata, source)
-
-
-def _check_version(version: Any, *, source: Path) -> None:
+    version = content.get("format_version")
     if type(version) is not int or version < 1:
         raise damaged(source, f"'format_version' is {version!r}, not a positive integer")
     if version > FORMAT_VERSION:
@@ -106,60 +96,40 @@ def _check_version(version: Any, *, source: Path) -> None:
             f"{source}: written in format version {version}, but this {FORMAT} reads up to "
             f"version {FORMAT_VERSION}; upgrade {FORMAT}."
         )
-
-
-def _check_bytes(content: dict[str, Any], data: bytes, *, source: Path) -> None:
     if data != canonical_bytes(content):
         raise damaged(source, "the bytes are not the canonical form of their content")
-    digest = _digest({key: item for key, item in content.items() if key != "digest"})
-    if content["digest"] != digest:
-        raise damaged(source, f"the content has the digest {digest}, not {content['digest']!r}")
-
-
-def _parse_arrays(
-    arrays: dict[str, Any], kind: str, metadata: dict[str, Any], source: Path
-) -> Manifest:
-    _check_keys(arrays, {"file", "sha256", "bytes", "tensors"}, "'arrays'", source)
-    sha256 = _take(arrays, "sha256", str, source)
-    if not _SHA256.fullmatch(sha256):
-        raise damaged(source, f"'sha256' is {sha256!r}, not 64 hexadecimal digits")
-    size = _take(arrays, "bytes", int, source)
-    if size < 0:
-        raise damaged(source, f"'bytes' is {size}, which is negative")
-    tensors = {
-        name: _parse_tensor(name, entry, source)
-        for name, entry in _take(arrays, "tensors", dict, source).items()
-    }
-    manifest = Manifest(kind=kind, metadata=metadata, sha256=sha256, size=size, tensors=tensors)
+    said = content.pop("digest", None)
+    if said != (digest := _digest(content)):
+        raise damaged(source, f"the content has the digest {digest}, not {said!r}")
+    try:
+        manifest, file = _read(content), content["arrays"]["file"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise damaged(source, f"no manifest of ours ({error!r})") from error
     # The only accepted name is the one the digest gives: no other file or folder can be reached.
-    if _take(arrays, "file", str, source) != manifest.array_file:
-        raise damaged(source, f"'file' is {arrays['file']!r}, must be {manifest.array_file!r}")
+    if file != manifest.array_file:
+        raise damaged(source, f"'file' is {file!r}, must be {manifest.array_file!r}")
+    # Whatever is there besides, or spelled as another type, is missing when it is spelled again.
+    if data != manifest.to_bytes():
+        raise damaged(source, "there is more in it than in a manifest of ours")
     return manifest
 
 
-def _parse_tensor(name: str, entry: Any, source: Path) -> TensorEntry:
-    if not isinstance(entry, dict):
-        raise damaged(source, f"the entry of the array {name!r} is not an object")
-    _check_keys(entry, {"dtype", "shape"}, f"the entry of the array {name!r}", source)
-    dtype = _take(entry, "dtype", str, source)
-    if dtype not in DTYPES:
-        raise damaged(source, f"the array {name!r} has the unknown dtype {dtype!r}")
-    shape = _take(entry, "shape", list, source)
-    if not all(type(length) is int and length >= 0 for length in shape):
-        raise damaged(source, f"the array {name!r} has the shape {shape!r}")
-    return TensorEntry(dtype=dtype, shape=tuple(shape))
-
-
-def _take(content: dict[str, Any], key: str, wanted: type[T], source: Path) -> T:
-    value = content[key]
-    if type(value) is not wanted:  # exactly: True is an int to isinstance
-        raise damaged(source, f"{key!r} is of type {type(value).__name__}, not {wanted.__name__}")
-    return value
-
-
-def _check_keys(content: dict[str, Any], wanted: set[str], what: str, source: Path) -> None:
-    if content.keys() != wanted:
-        raise damaged(source, f"{what} has the keys {sorted(content)}, must be {sorted(wanted)}")
+def _read(content: dict[str, Any]) -> Manifest:
+    """What is looked for in a manifest, or some error."""
+    kind, metadata, arrays = content["kind"], content["metadata"], content["arrays"]
+    sha256, size = arrays["sha256"], arrays["bytes"]
+    tensors = {
+        name: TensorEntry(entry["dtype"], tuple(entry["shape"]))
+        for name, entry in arrays["tensors"].items()
+    }
+    if not (isinstance(kind, str) and kind and isinstance(metadata, dict)):
+        raise ValueError(f"kind {kind!r}, metadata a {type(metadata).__name__}")
+    for number in (size, *(length for entry in tensors.values() for length in entry.shape)):
+        if type(number) is not int or number < 0:  # exactly: True is an int to isinstance
+            raise ValueError(f"{number!r} is no length")
+    if not _SHA256.fullmatch(sha256) or any(e.dtype not in DTYPES for e in tensors.values()):
+        raise ValueError(f"sha256 {sha256!r}, or a dtype that is not stored")
+    return Manifest(kind, metadata, sha256, size, tensors)
 
 
 def _digest(content: dict[str, Any]) -> str:

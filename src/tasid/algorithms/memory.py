@@ -1,0 +1,39 @@
+"""What was fitted before a run stopped early: the same data give it back.
+
+A fit is a function of the data so far, and takes most of a run's time. Whoever runs a learner may
+give it a memory; where it is kept is not the learner's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class Remembered(NamedTuple):
+    """The outcome of one round of fits, as a file can hold it."""
+
+    metadata: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+class Memory(Protocol):
+    """Rounds of fits by number."""
+
+    def recall(self, number: int, seal: str) -> Remembered | None:
+        """What was kept under this number for data of this seal; None if nothing was."""
+
+    def keep(self, number: int, seal: str, found: Remembered) -> None:
+        """Keep it for the next time."""
+
+
+def seal_of(*data: ArrayLike) -> str:
+    """Tells apart what fits were made of."""
+    digest = hashlib.sha256()
+    for table in data:
+        digest.update(np.ascontiguousarray(table).tobytes())
+    return digest.hexdigest()
