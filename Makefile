@@ -11,11 +11,11 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-check torture compat reproduce lock clean
+.PHONY: help demo test lint bench bench-check torture torture-cluster compat reproduce lock clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## train on the combination lock and write its report to runs/demo
 	@tools/venv.sh run
@@ -47,6 +47,10 @@ torture: ## count which faults a run survives (ARGS='--size small' for a quick l
 	@tools/venv.sh dev
 	.venv/bin/python -m benchmarks.torture $(ARGS)
 
+torture-cluster: ## kill workers, nodes and drivers of a Ray cluster on this machine, and count
+	@tools/venv.sh dev
+	.venv/bin/python -m benchmarks.torture_cluster $(ARGS)
+
 compat: ## train Stable-Baselines3's PPO on our Gymnasium ids (installs torch into .venv-compat)
 	@compat/run.sh
 
@@ -60,5 +64,5 @@ lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
 	@tools/lock.sh .venv/bin/uv $(ARGS)
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .venv.installing .venv-compat .venv-peers build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv.installing .venv-compat .venv-peers .venv-learners build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

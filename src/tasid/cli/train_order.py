@@ -1,0 +1,106 @@
+"""What `tasid train` was asked for, from its arguments to an order for one seed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from tasid.cli import ranges
+from tasid.cli.arguments import USUAL_ETA, environment_options, eta_for, map_for
+
+if TYPE_CHECKING:
+    from tasid.runs.baseline_run import BaselineOrder
+    from tasid.runs.certify import Certify
+    from tasid.runs.train import Order
+
+
+def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
+    """The order of this command for a seed."""
+    from tasid.runs.train import Order
+
+    given = SimpleNamespace(**context.params)
+    ours = not given.env.startswith("gym:")
+    options = _options(given, seed, ours=ours)
+    usual = 10_000 if ours else 1_000
+    number = usual if given.evaluation_episodes is None else given.evaluation_episodes
+    episodes = _episodes(given.episodes)
+    if given.algorithm != "tasid":
+        from tasid.cli.baseline import baseline_of, refuse_flags_of_tasid
+        from tasid.runs.baseline_run import BaselineOrder
+
+        refuse_flags_of_tasid(context, wrapped=not ours)
+        if not ours and given.horizon is not None:
+            options.setdefault("horizon", given.horizon)
+        baseline = baseline_of(given.algorithm, episodes, given.epopt_epsilon)
+        return BaselineOrder(given.env, options, baseline, seed, number)
+    if given.epopt_epsilon is not None:
+        raise ValueError(
+            f"--epopt-epsilon: {given.epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
+            "ppo+rnd+dr, and filters their pre-training"
+        )
+    sim, source = map_for(given.env, options, given.simulator, given.map_settings, given.horizon)
+    return Order(
+        environment=given.env,
+        options=options,
+        eta=eta_for(given.eta, sim),
+        episodes=episodes,
+        seed=seed,
+        method=given.method,
+        evaluation_episodes=number,
+        simulator=sim,
+        source=source,
+        starts=given.starts,
+        classes=given.classes,
+        certify=_certify(given),
+    )
+
+
+def _options(given: SimpleNamespace, seed: int, *, ours: bool) -> dict[str, Any]:
+    """Options of the environment, the instance's seed included."""
+    flags = {"horizon": given.horizon, "eta": given.eta} if ours else {}
+    options = environment_options(given.settings, **flags, **_sensor(given.env, given.sensor))
+    if ours:
+        options.setdefault("eta", USUAL_ETA)
+        options.setdefault("seed", seed if given.env_seed is None else given.env_seed)
+        starts = given.starts
+        if starts is not None and options.setdefault("starts", starts) != starts:
+            raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
+    elif given.env_seed is not None:
+        raise ValueError(
+            f"--env-seed: {given.env_seed} with {given.env}, whose episodes come from --seed"
+        )
+    return options
+
+
+def _sensor(env: str, sensor: str | None) -> dict[str, str]:
+    if sensor is not None and env != "building":
+        raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
+    return {} if sensor is None else {"sensor": sensor}
+
+
+def _certify(asked: SimpleNamespace) -> Certify | None:
+    from tasid.runs.certify import Certify
+
+    numbers = {
+        name: getattr(asked, f"certify_{name}") for name in ("epsilon", "episodes", "attempt")
+    }
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if asked.certify:
+        return Certify(**given)
+    for name, number in given.items():
+        raise ValueError(f"--certify-{name}: {number} without --certify")
+    return None
+
+
+def _episodes(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(f"--episodes: {text!r:.80} is neither a whole number nor 'auto'") from None
+    if number > ranges.MOST_EPISODES:
+        raise ValueError(f"--episodes: {text:.80} is more than {ranges.MOST_EPISODES}")
+    return number

@@ -1,0 +1,118 @@
+"""`tasid train --seeds`: the same order for many seeds, on this machine or a cluster."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tasid.cli import ranges
+from tasid.cli.answers import print_json
+from tasid.cli.arguments import executor_of, run_folder
+from tasid.cli.imports import import_all
+from tasid.cli.train_order import order_of
+
+if TYPE_CHECKING:
+    from tasid.runs.seeds import AnyOrder
+
+_MOST = 100_000
+_SUMMARISED = ("return_mean", "ratio", "skill", "episodes")
+
+
+def train_seeds(context: typer.Context, text: str) -> None:
+    """A run for every seed, in one folder, and one answer about all of them."""
+    from tasid.runs.experiments.watch import SweepProgress
+    from tasid.runs.seeds import train_seeds as carry_out
+
+    given = context.params
+    _refuse_flags_of_one_run(context)
+    seeds = seeds_in(text)
+    orders = _orders(context, seeds)
+    parts = [] if given["algorithm"] == "tasid" else [given["algorithm"]]
+    folder = given["out"] or run_folder(given["env"], *parts, f"seeds{text.replace(',', '+')}")
+    setup = partial(import_all, [_absolute(one) for one in given["imports"] or ()])
+    executor = executor_of(given["workers"], given["cluster"])
+    with SweepProgress() as progress:
+        results = carry_out(
+            orders,
+            folder,
+            executor,
+            setup=setup,
+            overwrite=given["overwrite"],
+            watchers=[progress],
+        )
+    runs = [{"seed": seed, **result} for seed, result in zip(seeds, results, strict=True)]
+    answer = {"out": str(folder), "summary": _summary(results), "runs": runs}
+    if given["as_json"]:
+        print_json(answer)
+    else:
+        _print(answer)
+
+
+def seeds_in(text: str) -> list[int]:
+    """Seeds written 100-199, or 3,5,8-10."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"--seeds: {text!r:.80} should be seeds such as 100-199 or 3,5,8-10")
+        low, high = int(first), int(last) if dash else int(first)
+        if not low <= high <= ranges.MOST_SEED:
+            raise ValueError(f"--seeds: {part!r:.80} is no range in 0 … {ranges.MOST_SEED}")
+        if high - low >= _MOST:
+            raise ValueError(f"--seeds: {part!r:.80} are more than {_MOST}")
+        seeds += range(low, high + 1)
+    if len(set(seeds)) != len(seeds):
+        raise ValueError(f"--seeds: {text!r:.80} names a seed twice")
+    return seeds
+
+
+def _orders(context: typer.Context, seeds: list[int]) -> list[AnyOrder]:
+    """In environments of ours every seed has an instance; elsewhere it draws episodes alone."""
+    if str(context.params["env"]).startswith("gym:"):
+        first = order_of(context, seeds[0])
+        return [replace(first, seed=seed) for seed in seeds]
+    return [order_of(context, seed) for seed in seeds]
+
+
+def _refuse_flags_of_one_run(context: typer.Context) -> None:
+    for name, instead in (("seed", "name it in --seeds"), ("resume", "a sweep goes on by itself")):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name}: with --seeds; {instead}")
+
+
+def _absolute(module: str) -> str:
+    return str(Path(module).resolve()) if module.endswith(".py") else module
+
+
+def _summary(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of every figure over seeds: the mean, the median, the extremes; null where it is unknown."""
+    summary: dict[str, Any] = {"runs": len(results)}
+    for name in _SUMMARISED:
+        known = [float(one[name]) for one in results if one.get(name) is not None]
+        summary[name] = (
+            {
+                "mean": statistics.fmean(known),
+                "median": statistics.median(known),
+                "least": min(known),
+                "most": max(known),
+            }
+            if known
+            else None
+        )
+    return summary
+
+
+def _print(answer: dict[str, Any]) -> None:
+    summary = answer["summary"]
+    print(f"{summary['runs']} runs in {answer['out']}")
+    print(f"{'':<14}{'mean':>12}{'median':>12}{'least':>12}{'most':>12}")
+    for name in _SUMMARISED:
+        if summary[name] is not None:
+            row = "".join(f"{value:>12.4f}" for value in summary[name].values())
+            print(f"{name:<14}{row}")
