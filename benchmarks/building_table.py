@@ -4,10 +4,11 @@
 
 Every episode that touched the target while learning is counted. `docks5` and `anywhere` do not say
 where an episode begins. The *informed* filter is the same one, shown 32 observations of every pose
-with its name: what there is to know from the sensor. `kidnapped` carries the robot, after a third
-of its route, to another pose of the route. `amcl` plays the episodes of the evaluation by Monte
-Carlo localisation with the true sensor. `door` has a door closed that is open on the map, `no-door`
-none. One Markdown row a setting and a map; with `--out`, one JSON line a run as well.
+with its name: nearly all there is to know from the sensor. `kidnapped` carries the robot, at a
+random step, to a pose that learning has seen five times or more. `amcl` plays the episodes of the
+evaluation by Monte Carlo localisation with the true sensor. `door` has a door closed that is open
+on the map, `no-door` none. One Markdown row a setting and a map; with `--out`, one JSON line a run
+as well.
 """
 
 from __future__ import annotations
@@ -21,26 +22,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from benchmarks.building_episodes import Followed, follow
+from benchmarks.followed import follow
+from benchmarks.kidnapping import informed, kidnapped
 from benchmarks.particles import MonteCarlo
-from tasid.algorithms.belief_method import Fit, actor_of, setting_for
-from tasid.beliefs.actor import BeliefActor
-from tasid.beliefs.classes import Classes
-from tasid.beliefs.gaussian import Moments, fit_gaussians
-from tasid.beliefs.looks import fit_looks
 from tasid.envs import BlockMDP
-from tasid.envs.target import seed_key
-from tasid.mdp import RobustPlan
 from tasid.runs.learn import LearningResult
 
 ETA = 0.1
-_SHOWN = 32
-"""Observations of every pose that the informed filter is shown."""
 _FOUND_WITHIN = 15
 """Steps after which a robot that was carried away should know its cell again."""
 Row = dict[str, Any]
@@ -72,26 +63,19 @@ def beside_informed(env: BlockMDP, result: LearningResult, seed: int, episodes: 
     return earnings(env, result, seed, episodes) | {"informed": limit}
 
 
-def kidnapped(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
+def carried_away(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
     """How often the likeliest cell is right again soon after the robot was carried away."""
-    plan = result.policy.plan
-    index = {label: i for i, label in enumerate(env.simulator.states)}
-    route = list(dict.fromkeys(index[step.state] for step in plan.route()))
-    step = len(route) // 3
-    carried = (step, np.array(route[1:-1]))
-    ours, told = (
-        follow(env, actor, episodes=episodes, seed=seed, carried=carried)
-        for actor in (result.policy.actor, informed(env, plan))
+    found = kidnapped(
+        env,
+        result,
+        lambda one: (one.distance == 0) | ~one.going,
+        episodes=episodes,
+        seed=seed,
+        spare=_FOUND_WITHIN + 2,
+        within=_FOUND_WITHIN,
+        in_a_row=1,
     )
-    found, possible = _found(ours, step), _found(told, step)
-    both = float(found[possible].mean()) if possible.any() else float("nan")
-    return {"ratio": both, "found": float(found.mean()), "informed": float(possible.mean())}
-
-
-def _found(episodes: Followed, step: int) -> np.ndarray:
-    after = slice(step, step + _FOUND_WITHIN)
-    right: np.ndarray = (episodes.distance[after] == 0).any(axis=0)
-    return right
+    return {"ratio": found["found where informed do"], **found}
 
 
 def beside_amcl(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
@@ -128,47 +112,22 @@ SETTINGS = {
     "docks5-camera": Setting(300, beside_informed, {"starts": 5, "sensor": "camera"}),
     "anywhere-lidar": Setting(600, beside_informed, {"starts": "anywhere"}),
     "anywhere-camera": Setting(600, beside_informed, {"starts": "anywhere", "sensor": "camera"}),
-    "kidnapped": Setting(200, kidnapped),
+    "kidnapped": Setting(200, carried_away),
     "amcl": Setting(200, beside_amcl),
     "door": Setting(200, named_errors, {"closed_doors": 1}),
     "no-door": Setting(200, named_errors),
 }
 
 
-def informed(env: BlockMDP, plan: RobustPlan) -> BeliefActor:
-    """The policy that was shown every pose, so many times."""
-    setting = setting_for(plan)
-    classes = Classes.of(setting.chain, "place", plan.simulator)
-    states = np.asarray(setting.chain.states[0])
-    shown = [_shown(env.target, jnp.asarray(states), number) for number in range(_SHOWN)]
-    looks = fit_looks(np.concatenate(shown[:2]))
-    features = [np.asarray(looks(jnp.asarray(x), jnp.int32(0)), np.float64) for x in shown]
-    counts = np.full(classes.number, float(_SHOWN))
-    rows = np.concatenate(features)
-    moments = Moments(
-        counts, np.sum(features, axis=0), float(len(rows)), rows.sum(0), rows.T @ rows
-    )
-    emission = fit_gaussians(moments, dimensions=setting.dimensions)
-    return actor_of(setting, Fit("informed", classes, looks, emission, counts))
-
-
-def _shown(target: Any, states: jax.Array, number: int) -> np.ndarray:
-    keys = jax.random.split(jax.random.fold_in(seed_key(2), number), states.size)
-    return np.asarray(_look(target, keys, states))
-
-
-@jax.jit
-def _look(target: Any, keys: jax.Array, states: jax.Array) -> jax.Array:
-    seen: jax.Array = target._seen(states, keys, 1, target._episodes(keys))
-    return seen
-
-
 def run(arguments: Sequence[str]) -> None:
     """Print a Markdown table."""
     options = _parse(arguments)
-    place = "shipped floor" if options.map is None else Path(options.map).stem
     print("| setting | map | seeds | episodes | median | lowest | seconds | each |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
+    if options.read is not None:
+        _print_recorded(options.read)
+        return
+    place = "shipped floor" if options.map is None else Path(options.map).stem
     for name in options.settings:
         rows = []
         for seed in options.seeds:
@@ -179,6 +138,15 @@ def run(arguments: Sequence[str]) -> None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
         print(_line(name, place, rows), flush=True)
+
+
+def _print_recorded(path: Path) -> None:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for name in SETTINGS:
+        for place in sorted({row["map"] for row in rows}):
+            those = [row for row in rows if (row["setting"], row["map"]) == (name, place)]
+            if those:
+                print(_line(name, place, sorted(those, key=lambda row: row["seed"])))
 
 
 def measured(name: str, seed: int, where: str | None, episodes: int) -> Row:
@@ -227,5 +195,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(400, 410)))
     parser.add_argument("--map", default=None, help="a ROS map (.yaml); our own floor if not given")
     parser.add_argument("--episodes", type=int, default=1_024, help="to evaluate on")
+    parser.add_argument("--read", type=Path, help="print what such a file holds, run nothing")
     parser.add_argument("--out", type=Path, help="append one JSON line a run to this file")
     return parser.parse_args(arguments)

@@ -17,15 +17,12 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.episodes import Episodes, payment_numbers
 from tasid.beliefs.looks import AsSeen, Looks
 from tasid.envs.rollout import Actor, Moment, trace
+from tasid.envs.streams import ACTING, BATCH
 from tasid.envs.target import Target, episode_keys, stream, unfinished
-from tasid.envs.waves import in_waves
+from tasid.envs.waves import episode_tables
 
-EXPLORATION = 1 << 28
-"""The stream of experiments, far above those that targets use for their steps."""
 CHUNK = 64
 """How many episodes are smoothed at a time."""
-BATCH = 0
-"""The phase of the episodes that the belief method learns from."""
 
 
 class Recorded(NamedTuple):
@@ -87,9 +84,7 @@ class Exploring:
     ) -> tuple[tuple[Any, jax.Array], jax.Array]:
         """The inner action, or an experiment."""
         inner, own = self.inner.act(carry[0], observations, h)
-        drawn = jax.vmap(partial(jax.random.uniform, shape=(2,)))(
-            stream(self.keys, EXPLORATION + h)
-        )
+        drawn = jax.vmap(partial(jax.random.uniform, shape=(2,)))(stream(self.keys, ACTING + h))
         number = self.num_actions
         random = jnp.minimum((drawn[:, 1] * number).astype(jnp.int32), number - 1)
         tried = drawn[:, 0] < self.explore
@@ -110,24 +105,16 @@ def play(
     phase: int = BATCH,
 ) -> Recorded:
     """Episodes number `first` … of a phase."""
-    parts = []
-    for begin in range(0, episodes, LANES):
-        number = min(LANES, episodes - begin)
-        arguments = (actor, key, phase, jnp.int32(first + begin), jnp.float32(explore))
-        if target.traceable:
-            table = jax.tree.map(lambda x, n=number: np.asarray(x)[:n], _play(target, *arguments))
-        else:
-            run = partial(
-                _whole, actor=actor, key=key, phase=phase, first=first + begin, explore=explore
-            )
-            table = in_waves(target, run, rows=range(number), width=LANES)
-        parts.append(_recorded(table, target.horizon))
-    return joined(parts)
+    arguments = actor, key, phase, jnp.float32(explore), jnp.int32(first)
+    table = episode_tables(target, _whole, *arguments, episodes=episodes, width=LANES)
+    return _recorded(table, target.horizon)
 
 
-def _whole(target: Any, actor: Actor, key: jax.Array, phase: Any, first: Any, explore: Any) -> Any:
+def _whole(
+    target: Any, actor: Actor, key: jax.Array, phase: Any, explore: Any, start: Any, first: Any
+) -> Any:
     """Tables [W, …] of whole episodes."""
-    keys = episode_keys(key, phase, first + jnp.arange(LANES))
+    keys = episode_keys(key, phase, start + first + jnp.arange(LANES))
     exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32), target.num_actions)
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
@@ -139,9 +126,6 @@ def _whole(target: Any, actor: Actor, key: jax.Array, phase: Any, first: Any, ex
     seen = jnp.concatenate([seen, last.observations[None]])
     tables = seen, actions, rewards, live, own
     return tuple(jnp.swapaxes(table, 0, 1) for table in tables)
-
-
-_play = jax.jit(_whole)
 
 
 def _recorded(table: Any, horizon: int) -> Recorded:

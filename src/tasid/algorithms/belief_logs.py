@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -173,7 +173,8 @@ class _Log:
         self, recorded: Recorded, plan: RobustPlan, tells: bool, kinds: Sequence[str] | None
     ) -> None:
         self._recorded, self._tells = recorded, tells
-        self.setting = setting_for(plan)
+        # What places are expected to look like would be part of what evidence has to judge.
+        self.setting = replace(setting_for(plan), described=None)
         chain = self.setting.chain
         self._classes = [
             Classes.of(chain, kind, plan.simulator)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import jax
@@ -24,9 +25,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tasid.algorithms.belief_episodes import Recorded, as_chunks, joined, play
+from tasid.algorithms.belief_memory import Made, made_before, remembered
+from tasid.algorithms.memory import Memory, seal_of
 from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.described import descriptions, sharpness
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.fitting import (
     Chunks,
@@ -80,6 +84,8 @@ _HOPELESS = 1.0
 """A beginning whose last fit scored so far behind the best does not play."""
 _ENOUGH = 0.01
 """The share of the range of returns that may be lost to not knowing where one is."""
+_NEARLY = 0.05
+"""The same where a fit that foresees, and earns what was planned, is the only one to go on."""
 _FORESEEN = -0.5
 """Nats of foresight below which something is still wrong."""
 _PATIENCE = 2
@@ -205,7 +211,9 @@ class BeliefLearner:
         kinds: Sequence[str] | None = None,
         model: Any = None,
         explore: float = EXPLORE,
+        memory: Memory | None = None,
     ) -> None:
+        self._memory = memory
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
         self._given = None if model is None else classifier_for(model, target.observation_shape)
         self.setting = setting_for(plan)
@@ -247,7 +255,9 @@ class BeliefLearner:
             best = max(fits, key=self._rank)
             regret = self._regret(best, fresh, shares)
             self._parts.append(fresh)
-            self._fits = self._refit(best, {one.name: self._behind(one, best) for one in fits})
+            mean, error = _mean_and_error(regret)
+            behind = {one.name: self._behind(one, best) for one in fits}
+            self._fits = self._refit(best, behind, alone=self._settled(best, mean, error))
         judged = best.judged or Judgement(math.nan, math.nan, math.nan, math.nan, 0)
         ended = BatchEnded(
             seed=self._seed,
@@ -257,8 +267,8 @@ class BeliefLearner:
             return_mean=float(fresh.returns.mean()),
             best=best.name,
             foresight=judged.foresight,
-            regret=float(regret.mean()) if regret.size else math.nan,
-            regret_error=float(regret.std() / math.sqrt(regret.size)) if regret.size else math.nan,
+            regret=mean,
+            regret_error=error,
             evidence=judged.evidence,
             evidence_error=judged.evidence_error,
             seconds_playing=played - started,
@@ -287,7 +297,7 @@ class BeliefLearner:
             return f"{MOST} episodes are the most that evidence is waited for"
         if len(last) < _PATIENCE:
             return None
-        lost = [(one.regret + 2 * one.regret_error) / max(self._span, 1e-12) for one in last]
+        lost = [self._lost(one.regret, one.regret_error) for one in last]
         good = all(share <= _ENOUGH for share in lost)
         if not (good and all(one.foresight >= _FORESEEN for one in last)):
             return None
@@ -342,6 +352,8 @@ class BeliefLearner:
             found = self.setting.expect(one.classes, one.emission, seen, told=0.0)
             gain = found.evidence
             if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
+                # For ς < 1, ln E[p^ς] / ς is below ln E[p]: what is claimed is less than the truth.
+                gain = gain / sharpness(self.setting.described, one.emission.spread.size)
                 gain = gain + by_episode(shared_evidence, one.emission, chunks) - null
             gain = gain / self.setting.chain.horizon
             mine = _own(one, fresh.returns, shares)
@@ -377,17 +389,50 @@ class BeliefLearner:
         regret = self.setting.expect(best.classes, best.emission, chunks).regret
         return _own(best, regret, shares) if best.judged.played else regret
 
-    def _refit(self, best: Fit, behind: dict[str, float | None]) -> list[Fit]:
-        """Fits on all episodes from every beginning, the one that goes on from the best first."""
+    def _settled(self, best: Fit, regret: float, error: float) -> bool:
+        """Does one fit keep the plan's promise, on a large map, where others take long?"""
+        if best.judged is None or not is_large(self.setting.chain):
+            return False
+        # Where nothing is ever paid, say behind a door that is closed, foreseeing that is no feat.
+        earns = best.judged.returns >= self._plan.start_value - _NEARLY * self._span
+        return earns and best.judged.foresight >= _FORESEEN and self._lost(regret, error) <= _NEARLY
+
+    def _lost(self, regret: float, error: float) -> float:
+        """What not knowing where one is costs at most, as a share of the range of returns."""
+        return (regret + 2 * error) / max(self._span, 1e-12)
+
+    def _refit(self, best: Fit, behind: dict[str, float | None], *, alone: bool) -> list[Fit]:
+        """Fits on all episodes from every beginning, the one that goes on from the best first.
+
+        If that one needs no company, it is fitted alone.
+        """
         recorded, chain = self.recorded, self.setting.chain
         looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
         early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
         if looks is None or early:
             looks = measured(recorded, chain)
         chunks = self._chunks(looks)
+        fits = self._fitted(best, looks, chunks, alone=alone)
+        return [one if alone else replace(one, before=behind.get(one.name)) for one in fits]
+
+    def _fitted(self, best: Fit, looks: Looks, chunks: Chunks, *, alone: bool) -> list[Fit]:
+        """All beginnings' fits, unless they are remembered."""
+        recorded, number = self.recorded, len(self._parts) - 1
+        seal = seal_of(recorded.commands, recorded.rewards, recorded.ended)
+        found = None if self._memory is None else self._memory.recall(number, seal)
+        if found is not None:
+            kinds = {one.kind: one for one in self._classes}
+            return [
+                Fit(one.beginning, kinds[one.kind], looks, one.emission, one.counts)
+                for one in made_before(found)
+            ]
         with ThreadPoolExecutor(2) as pool:
-            fits = list(pool.map(lambda job: job(), self._jobs(best, looks, chunks)))
-        return [replace(one, before=behind.get(one.name)) for one in fits]
+            jobs = self._jobs(best, looks, chunks)
+            fits = list(pool.map(lambda job: job(), islice(jobs, 1) if alone else jobs))
+        if self._memory is not None:
+            made = [Made(one.beginning, one.classes.kind, one.emission, one.counts) for one in fits]
+            self._memory.keep(number, seal, remembered(made))
+        return fits
 
     def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
         def job(beginning: str, classes: Classes, begin: Seen | None = None) -> Fit:
@@ -468,7 +513,8 @@ class BeliefLearner:
 def setting_for(plan: RobustPlan) -> Setting:
     """What all fits for a plan share."""
     chain = Chain.of(plan.simulator)
-    return Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS)
+    described = descriptions(plan.simulator, chain) if is_large(chain) else None
+    return Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS, described)
 
 
 def flat_fit(setting: Setting, classes: Classes, observation_shape: tuple[int, ...]) -> Fit:
@@ -488,6 +534,13 @@ def measured(recorded: Recorded, chain: Chain) -> Looks:
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(live))[:_KEPT]
     looks = fit_looks(flat[np.sort(chosen)])
     return by_step(looks, seen, live) if chain.layered else looks
+
+
+def _mean_and_error(values: Floats) -> tuple[float, float]:
+    """NaN both if there are none."""
+    if not values.size:
+        return math.nan, math.nan
+    return float(values.mean()), float(values.std() / math.sqrt(values.size))
 
 
 def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
@@ -513,9 +566,10 @@ def belief(
     kinds: Sequence[str] | None = None,
     model: Any = None,
     callbacks: Sequence[BeliefCallback] = (),
+    memory: Memory | None = None,
 ) -> Learnt:
     """Learn from so many episodes; with None, from as many as help."""
-    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds, model=model)
+    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds, model=model, memory=memory)
     stopped: str | None = None
     while stopped is None:
         left = (MOST if episodes is None else episodes) - learner.episodes

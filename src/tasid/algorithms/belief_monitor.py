@@ -12,7 +12,8 @@ from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.filter import LEAP
 from tasid.beliefs.smoother import Weights, filtered, posterior
-from tasid.envs.target import CALIBRATION, MONITORING, Target, seed_key
+from tasid.envs.streams import CALIBRATION, MONITORING
+from tasid.envs.target import Target, seed_key
 
 
 def found_at_work(policy: BeliefPolicy, target: Target, *, episodes: int, seed: int) -> Findings:

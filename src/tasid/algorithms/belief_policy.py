@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.algorithms.sight import checked_observation, checked_sight
+from tasid.algorithms.stored import check_weights, share, stored_plan
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
@@ -100,12 +101,13 @@ class BeliefPolicy:
             "looks.centre": np.asarray(self.looks.centre),
             "looks.components": np.asarray(self.looks.components),
             "looks.usual": np.asarray(self.looks.usual),
-            **{f"emission.{n}": np.asarray(x) for n, x in _numbers(self.emission).items()},
+            **{f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()},
         }
         return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
 
 
-def _numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
+def emission_numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
+    """All that a file needs to hold of it."""
     if isinstance(emission, Gaussians):
         return emission._asdict()
     return {
@@ -128,20 +130,16 @@ def _from(artifact: Artifact) -> BeliefPolicy:
     meta, arrays = artifact.metadata, artifact.arrays
     simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
     shape, dtype = checked_sight(meta)
-    plan_eta, eta = _share("plan_eta", meta["plan_eta"]), _share("eta", meta["eta"])
     if meta["classes"] not in KINDS:
         raise ValueError(f"classes are {meta['classes']!r}, none of {', '.join(KINDS)}")
-    actions = arrays["plan.actions"]
-    if actions.shape != (simulator.horizon, simulator.num_states):
-        raise ValueError(f"plan.actions has shape {actions.shape}")
-    if actions.min(initial=0) < 0 or actions.max(initial=0) >= simulator.num_actions:
-        raise ValueError("plan.actions names an action that the simulator does not have")
-    numbers = {n.removeprefix("emission."): x for n, x in arrays.items() if "emission." in n}
-    parts = {**numbers, **{n: x for n, x in arrays.items() if n.startswith("looks.")}}
-    for name, array in parts.items():
-        if array.dtype != np.float32 or not np.isfinite(array).all():
-            raise ValueError(f"{name}: not finite numbers of float32")
-    emission = _emission({name: jnp.asarray(array) for name, array in numbers.items()})
+    plan = stored_plan(
+        simulator, arrays["plan.actions"], eta=meta["plan_eta"], start_value=meta["start_value"]
+    )
+    numbers = {
+        n.removeprefix("emission."): x for n, x in arrays.items() if n.startswith("emission.")
+    }
+    check_weights({n: x for n, x in arrays.items() if n.startswith(("emission.", "looks."))})
+    emission = emission_from({name: jnp.asarray(array) for name, array in numbers.items()})
     looks = Looks(
         jnp.asarray(arrays["looks.centre"]),
         jnp.asarray(arrays["looks.components"]),
@@ -149,27 +147,28 @@ def _from(artifact: Artifact) -> BeliefPolicy:
         shape,
         int(meta["pool"]),
     )
-    plan = RobustPlan(simulator, plan_eta, actions, float(meta["start_value"]), None, actions.size)
     policy = BeliefPolicy(
-        plan, meta["classes"], looks, emission, eta, shape, dtype, meta["environment"]
+        plan,
+        meta["classes"],
+        looks,
+        emission,
+        share("eta", meta["eta"]),
+        shape,
+        dtype,
+        meta["environment"],
     )
     _check_sizes(policy)
     return policy
 
 
-def _emission(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
+def emission_from(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
+    """The emission of these numbers."""
     if "trust" not in numbers:
         return Gaussians(**{name: numbers[name] for name in Gaussians._fields})
     weights = {name: numbers[name] for name in ("w0", "b0", "w1", "b1")}
     size, hidden = weights["w0"].shape
     classifier = Differentiable(Layers(size, hidden))
     return Scaled(weights, numbers["log_prior"], numbers["trust"], classifier, size)
-
-
-def _share(name: str, value: Any) -> float:
-    if not 0 <= float(value) < 0.5:
-        raise ValueError(f"{name}: {value!r} is outside [0, 0.5)")
-    return float(value)
 
 
 def _check_sizes(policy: BeliefPolicy) -> None:
@@ -182,9 +181,9 @@ def _check_sizes(policy: BeliefPolicy) -> None:
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
     size = jax.eval_shape(looks, seen, jnp.int32(0)).shape[1]
     for name, shape in _expected_sizes(emission, number, size).items():
-        if _numbers(emission)[name].shape != shape:
+        if emission_numbers(emission)[name].shape != shape:
             raise ValueError(
-                f"emission.{name} has shape {_numbers(emission)[name].shape}, not {shape}"
+                f"emission.{name} has shape {emission_numbers(emission)[name].shape}, not {shape}"
             )
     if isinstance(emission, Gaussians) and np.asarray(emission.square).max(initial=0) > 0:
         raise ValueError("emission.square: positive, which no variance gives")

@@ -26,7 +26,8 @@ from tasid.algorithms.certificate import ReturnCertificate
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.evaluate import Scorable, batch_returns, check_fit, oracle
 from tasid.envs import BlockMDP
-from tasid.envs.target import CERTIFICATION, Target, seed_key
+from tasid.envs.streams import CERTIFICATION
+from tasid.envs.target import Target, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, best_case_value, return_range
 
 _PART_OF_RANGE = 0.05

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 from tasid.algorithms.ppo import PPOConfig, PPOState, start
 from tasid.algorithms.ppo_training import Callback, Trained, ppo, stage_key
 from tasid.envs.families import Family
+from tasid.envs.streams import DOMAINS
 from tasid.envs.target import Target
 
 FINE_TUNING, PRE_TRAINING = 0, 1
 """Stages of `ppo`: each draws episodes of its own."""
-_DOMAINS = (1 << 29) + 6
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["family"], meta_fields=["every"])
@@ -40,7 +40,7 @@ class Randomized:
 
     def target(self, key: jax.Array, episode: jax.Array) -> Target:
         """The member in whose turn the episode falls."""
-        turn = jax.random.fold_in(jax.random.fold_in(key, _DOMAINS), episode // self.every)
+        turn = jax.random.fold_in(jax.random.fold_in(key, DOMAINS), episode // self.every)
         return self.family.draw(turn)
 
 

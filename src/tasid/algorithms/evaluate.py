@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 from tasid.algorithms.decoder import WIDTH
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import Actor, roll
-from tasid.envs.target import EVALUATION, Target, for_horizon, keys_of_phase, seed_key
-from tasid.envs.waves import in_waves
+from tasid.envs.streams import EVALUATION
+from tasid.envs.target import Target, for_horizon, keys_of_phase, seed_key
+from tasid.envs.waves import batch_tables, episode_tables
 
 
 class Scorable(Protocol):
@@ -69,11 +69,9 @@ def evaluate(
     target = oracle(env, policy.horizon)
     check_fit(policy, target)
     key = jax.random.fold_in(seed_key(seed), EVALUATION)
-    parts = [
-        batch_returns(target, policy.actor, key, range(first, min(first + WIDTH, episodes)))
-        for first in range(0, episodes, WIDTH)
-    ]
-    return Score(np.concatenate(parts))
+    arguments = policy.actor, key
+    table = episode_tables(target, _returns, *arguments, episodes=episodes, width=WIDTH)
+    return Score(np.asarray(table, np.float64))
 
 
 def batch_returns(
@@ -82,11 +80,8 @@ def batch_returns(
     """Returns of episodes that share a batch: their numbers divided by the width are the same."""
     first = episodes.start - episodes.start % WIDTH
     rows = range(episodes.start - first, episodes.stop - first)
-    if target.traceable:
-        table = _chunk_compiled(target, actor, phase_key, first)
-        return np.asarray(table, np.float64)[rows.start : rows.stop]
-    run = partial(_chunk, actor=actor, phase_key=phase_key, first=first)
-    return np.asarray(in_waves(target, run, rows=rows, width=WIDTH), np.float64)
+    table = batch_tables(target, _returns, actor, phase_key, first, rows=rows, width=WIDTH)
+    return np.asarray(table, np.float64)
 
 
 def oracle(env: BlockMDP | Target, horizon: int) -> Target:
@@ -107,9 +102,6 @@ def check_fit(policy: Scorable, target: Target) -> None:
             )
 
 
-def _chunk(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> jax.Array:
+def _returns(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> jax.Array:
     keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
     return roll(target, actor, keys, steps=target.horizon).returns
-
-
-_chunk_compiled = jax.jit(_chunk)

@@ -28,14 +28,13 @@ from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.start_clusters import Clusters, cluster_starts
 from tasid.algorithms.tasid import Callback, Learned, StepEnded, explore
 from tasid.envs.rollout import roll
-from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
-from tasid.envs.waves import in_waves
+from tasid.envs.streams import ONLINE
+from tasid.envs.target import Target, episode_keys, seed_key
+from tasid.envs.waves import batch_tables, in_waves
 from tasid.learning.clusterer import Clusterer
 from tasid.mdp import AbstractSimulator, RobustPlan
 from tasid.theory.starts import StartBudget
 
-ONLINE = EVALUATION + 6
-"""The phase of the common stream of episodes."""
 _RARE = 50
 """A cluster is too rare if it has so many times fewer episodes than its share, …"""
 _SURELY = 100
@@ -214,13 +213,10 @@ def _deal(
                 f"starts: of {first} episodes only {queues[rare].size} began in cluster {rare}, "
                 f"whose {number} hypotheses need {needed}; it is too rare to be tested"
             )
-        if target.traceable:
-            group = _group_compiled(target, clusterer=clusterer, key=key, first=first)
-        else:
-            run = partial(_group, clusterer=clusterer, key=key, first=first)
-            group = in_waves(target, run, rows=range(WIDTH), width=WIDTH)
+        arguments = clusterer, key, first
+        group = batch_tables(target, _group, *arguments, rows=range(WIDTH), width=WIDTH)
         for k in range(number):
-            queues[k] = np.append(queues[k], first + np.flatnonzero(np.asarray(group) == k))
+            queues[k] = np.append(queues[k], first + np.flatnonzero(group == k))
         first += WIDTH
     queues = [queue[queue < end] for queue in queues]
     fewest = min(queue.size for queue in queues) // number
@@ -235,12 +231,9 @@ def _deal(
     return _Dealt(seed, dealt, int(dealt.max()) + 1), counts
 
 
-def _group(target: Any, *, clusterer: Clusterer, key: jax.Array, first: Any) -> jax.Array:
+def _group(target: Any, clusterer: Clusterer, key: jax.Array, first: Any) -> jax.Array:
     _, observations = target.reset(episode_keys(key, ONLINE, first + jnp.arange(WIDTH)))
     return clusterer(observations)
-
-
-_group_compiled = jax.jit(_group)
 
 
 def _earn(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> jax.Array:

@@ -20,8 +20,9 @@ from tasid.algorithms.surprise import EtaEstimate, count_surprises
 from tasid.algorithms.tasid import collect, grouped
 from tasid.envs import BlockMDP
 from tasid.envs.rollout import roll
-from tasid.envs.target import CALIBRATION, MONITORING, Target, episode_keys, seed_key
-from tasid.envs.waves import in_waves
+from tasid.envs.streams import CALIBRATION, MONITORING
+from tasid.envs.target import Target, episode_keys, seed_key
+from tasid.envs.waves import episode_tables
 
 _BINS = 10
 
@@ -34,16 +35,11 @@ def estimate_eta(
     check_fit(policy, target)
     if isinstance(policy, BeliefPolicy):
         return found_at_work(policy, target, episodes=episodes, seed=seed).eta
-    key, counts = seed_key(seed), np.zeros(2, np.int64)
-    for first in range(0, episodes, WIDTH):
-        rows = min(WIDTH, episodes - first)
-        if target.traceable:
-            path = _paths_compiled(target, policy.decoder, key, first)
-        else:
-            run = partial(_paths, decoder=policy.decoder, key=key, first=first)
-            path = in_waves(target, run, rows=range(rows), width=WIDTH)
-        counts += count_surprises(policy.plan, np.asarray(path)[:rows])
-    return EtaEstimate.of(*counts.tolist(), planned=policy.plan.eta)
+    if episodes < 1:
+        return EtaEstimate.of(0, 0, planned=policy.plan.eta)
+    arguments = policy.decoder, seed_key(seed)
+    paths = episode_tables(target, _paths, *arguments, episodes=episodes, width=WIDTH)
+    return EtaEstimate.of(*count_surprises(policy.plan, paths), planned=policy.plan.eta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +108,3 @@ def _calibrate_step(
 def _paths(target: Target, decoder: Decoder, key: jax.Array, first: Any) -> jax.Array:
     keys = episode_keys(key, MONITORING, first + jnp.arange(WIDTH))
     return roll(target, decoder, keys, steps=target.horizon).carry.path
-
-
-_paths_compiled = jax.jit(_paths)

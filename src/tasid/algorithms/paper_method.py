@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.algorithms.decoder import Decoder
-from tasid.algorithms.tasid import FITTING, Explored, Fitted
+from tasid.algorithms.memory import Memory, Remembered, seal_of
+from tasid.algorithms.tasid import Explored, Fitted
+from tasid.envs.streams import EPOCHS, FITTING
 from tasid.envs.target import Target, seed_key, stream
 from tasid.learning import MLP, Fit, FitConfig, Network, Transitions, fit
 from tasid.learning.convolution import CNN
@@ -35,12 +37,14 @@ class PaperLearner:
         episodes: int,
         seeds: Sequence[int],
         config: FitConfig | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        self._memory = memory
         self._network = paper_network(targets[0])
         self._config = config or (IMAGES if isinstance(self._network, CNN) else FitConfig())
         self.episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
         keys = jnp.stack([seed_key(seed) for seed in seeds])
-        self._keys = stream(keys, FITTING + 1)
+        self._keys = stream(keys, EPOCHS)
         self._models = jax.vmap(self._network.init)(stream(keys, FITTING))
         decoders = [Decoder.blank(plan, self._network) for plan in plans]
         self.decoder = jax.tree.map(lambda *leaves: jnp.stack(leaves), *decoders)
@@ -53,8 +57,7 @@ class PaperLearner:
             label=data.command,
             weight=jnp.asarray(data.live, jnp.float32),
         )
-        keys = stream(self._keys, h)
-        found = _fit_all(self._network, self._config, self._models, transitions, keys)
+        found = self._fitted(h, transitions)
         self._models = found.parameters
         self.decoder = jax.vmap(lambda decoder, model: decoder.with_model(h, model))(
             self.decoder, found.parameters
@@ -69,6 +72,23 @@ class PaperLearner:
                 )
             ],
         )
+
+    def _fitted(self, h: int, data: Transitions) -> Fit:
+        """The step's fit, unless it is remembered."""
+        if self._memory is None:
+            return self._fit(h, data)
+        seal = seal_of(data.label, data.weight)
+        kept = self._memory.recall(h, seal)
+        if kept is not None:
+            return Fit(**{name: jnp.asarray(array) for name, array in kept.arrays.items()})
+        found = self._fit(h, data)
+        tables = {name: np.asarray(array) for name, array in found._asdict().items()}
+        self._memory.keep(h, seal, Remembered({}, tables))
+        return found
+
+    def _fit(self, h: int, data: Transitions) -> Fit:
+        keys = stream(self._keys, h)
+        return _fit_all(self._network, self._config, self._models, data, keys)
 
 
 def paper_network(target: Target) -> MLP | CNN:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.algorithms.sight import checked_observation, checked_sight
+from tasid.algorithms.stored import check_weights, stored_plan
 from tasid.learning.clusterer import Clusterer, Glance
 from tasid.learning.networks import network_from
 from tasid.mdp import AbstractSimulator, RobustPlan
@@ -104,19 +105,14 @@ def load(path: str | Path) -> Policy:
         actions, models = arrays["plan.actions"], arrays["models"]
         network = network_from(meta["network"])
         expected = (simulator.horizon - 1, network.num_parameters)
-        if actions.shape != (simulator.horizon, simulator.num_states):
-            raise ValueError(f"plan.actions has shape {actions.shape}")
-        if actions.max(initial=0) >= simulator.num_actions:
-            raise ValueError("plan.actions names an action that the simulator does not have")
+        plan = stored_plan(simulator, actions, eta=meta["eta"], start_value=meta["start_value"])
+        check_weights({"models": models})
         if network.num_labels != simulator.num_actions:
             raise ValueError(f"the network tells {network.num_labels} actions apart")
         clusterer = _clusterer(meta, arrays, simulator)
         each = () if clusterer is None else (clusterer.network.clusters, *expected)
         if models.shape not in (expected, each):
             raise ValueError(f"models has shape {models.shape}, not {expected}")
-        plan = RobustPlan(
-            simulator, float(meta["eta"]), actions, float(meta["start_value"]), None, actions.size
-        )
         decoder = Decoder.blank(plan, network).with_models(models)
         if clusterer is not None:
             decoder = decoder.with_starts(clusterer, arrays["clusterer.starts"])
@@ -134,6 +130,7 @@ def _clusterer(
         return None
     network = Glance.from_description(meta["clusterer"])
     parameters, starts = arrays["clusterer.parameters"], arrays["clusterer.starts"]
+    check_weights({"clusterer.parameters": parameters})
     if parameters.shape != (network.dense.num_parameters,):
         raise ValueError(f"clusterer.parameters has shape {parameters.shape}")
     if network.observation_shape != tuple(meta["observation_shape"]):

@@ -24,16 +24,11 @@ import jax.numpy as jnp
 
 from tasid.algorithms.ppo_policy import flat
 from tasid.envs.rollout import Moment, trace
-from tasid.envs.target import EVALUATION, Target, episode_keys, stream
+from tasid.envs.streams import ACTING, SHUFFLING, STARTING, TRAINING
+from tasid.envs.target import Target, episode_keys, stream
 from tasid.envs.waves import in_waves
 from tasid.learning.descent import ADAM, Descent, Weights
 from tasid.learning.networks import Sight, sight_of
-
-_TRAINING = EVALUATION + 2
-"""The phase of PPO's episodes; learning steps of TASID and evaluations have others."""
-_ACTING = 1 << 28
-_STARTING, _SHUFFLING = (1 << 29) + 2, (1 << 29) + 3
-"""Streams of a key, far above those that targets use for their steps."""
 
 Keep = Callable[[jax.Array], jax.Array]
 """Which episodes of a batch to learn from, by their returns: float [B] → bool [B]; hashable."""
@@ -162,7 +157,7 @@ class Rows(NamedTuple):
 def start(config: PPOConfig, target: Target, key: jax.Array) -> PPOState:
     """Fresh networks."""
     policy, critic = config.networks(target)
-    keys = jax.random.split(jax.random.fold_in(key, _STARTING), 3)
+    keys = jax.random.split(jax.random.fold_in(key, STARTING), 3)
     return PPOState(
         jnp.int32(0),
         config.descent.start(policy.init(keys[0])),
@@ -178,9 +173,9 @@ def iterate(
     first = state.batches * config.batch
     target = source.target(key, first)
     networks = config.networks(target)
-    keys = episode_keys(key, _TRAINING, first + jnp.arange(config.batch))
+    keys = episode_keys(key, TRAINING, first + jnp.arange(config.batch))
     experience = collect(target, networks[0], state.policy.parameters, keys)
-    shuffling = jax.random.fold_in(jax.random.fold_in(key, _SHUFFLING), state.batches)
+    shuffling = jax.random.fold_in(jax.random.fold_in(key, SHUFFLING), state.batches)
     state = improve(config, networks, state, experience, shuffling)
     return state, experience.rewards.sum(axis=0)
 
@@ -215,7 +210,7 @@ def _draw(
     network: Sight, parameters: jax.Array, keys: jax.Array, observations: jax.Array, h: jax.Array
 ) -> jax.Array:
     probabilities = jax.nn.softmax(network.apply(parameters, flat(observations)), axis=-1)
-    drawn = jax.vmap(jax.random.uniform)(stream(keys, _ACTING + h))
+    drawn = jax.vmap(jax.random.uniform)(stream(keys, ACTING + h))
     below = (drawn[:, None] >= jnp.cumsum(probabilities, axis=-1)).sum(axis=-1)
     return jnp.minimum(below, network.outputs - 1).astype(jnp.int32)
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.sight import checked_observation, checked_sight
+from tasid.algorithms.stored import check_weights
 from tasid.learning.networks import Sight, sight_from
 from tasid.mdp.size import MOST_STEPS
 from tasid.storage import ArtifactError, read_artifact, write_artifact
@@ -102,11 +103,9 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
             raise ValueError(
                 f"network takes {network.inputs} numbers, observations of shape {shape} have others"
             )
-        if parameters.shape != (network.num_parameters,) or parameters.dtype != np.float32:
-            raise ValueError(
-                f"policy is {parameters.dtype} {parameters.shape}, not float32 "
-                f"({network.num_parameters},)"
-            )
+        if parameters.shape != (network.num_parameters,):
+            raise ValueError(f"policy is {parameters.shape}, not ({network.num_parameters},)")
+        check_weights({"policy": parameters})
         actor = Greedy(jnp.asarray(parameters), network)
         horizon = int(meta["horizon"])
         if not 1 <= horizon <= MOST_STEPS:

@@ -27,10 +27,9 @@ from tasid.algorithms.evaluate import Score
 from tasid.algorithms.ppo import Fixed, PPOConfig, PPOState, TargetSource, iterate, start
 from tasid.algorithms.ppo_policy import Greedy, PPOPolicy
 from tasid.envs.rollout import roll
-from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key
+from tasid.envs.streams import EVALUATION, SCORING, STAGES
+from tasid.envs.target import Target, episode_keys, seed_key
 from tasid.envs.waves import in_waves
-
-_STAGES, _SCORING = (1 << 29) + 4, (1 << 29) + 5
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,7 @@ class _Group:
         number = self._plan.evaluation_episodes
         if self._targets is None or number == 0:
             return None
-        policies, keys = self._states.policy.parameters, _fold(self._keys, _SCORING)
+        policies, keys = self._states.policy.parameters, _fold(self._keys, SCORING)
         keys = _fold(keys, episodes)
         widths = range(0, number, WIDTH)
         if all(target.traceable for target in self._targets):
@@ -327,7 +326,7 @@ def _fold(keys: jax.Array, number: int) -> jax.Array:
 
 def stage_key(seed: int, stage: int) -> jax.Array:
     """The key of all that one stage of a seed's training draws."""
-    return jax.random.fold_in(jax.random.fold_in(seed_key(seed), _STAGES), stage)
+    return jax.random.fold_in(jax.random.fold_in(seed_key(seed), STAGES), stage)
 
 
 def _check(

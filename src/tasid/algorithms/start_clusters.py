@@ -7,7 +7,6 @@ many groups as the map has starts. Which start a group is, `initial_state_test` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -17,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.algorithms.decoder import WIDTH
-from tasid.algorithms.tasid import EXPLORATION, random_actions
-from tasid.envs.target import EVALUATION, Target, episode_keys, seed_key, stream
-from tasid.envs.waves import in_waves
+from tasid.algorithms.tasid import random_actions
+from tasid.envs.streams import ACTING, WANDERING
+from tasid.envs.target import Target, episode_keys, seed_key, stream
+from tasid.envs.waves import episode_tables
 from tasid.learning.clusterer import Clusterer, Glance
 from tasid.learning.contrastive import fit_groups
 from tasid.mdp import AbstractSimulator
 
-WANDERING = EVALUATION + 4
-"""The phase of the random first steps."""
 _SHOWN = 512
 """First observations kept for pictures."""
 
@@ -101,24 +99,13 @@ class FirstSteps(NamedTuple):
 
 def first_steps(target: Target, *, seed: int, episodes: int) -> FirstSteps:
     """The first `episodes` episodes of the seed's random first steps."""
-    key, parts = seed_key(seed), []
-    for first in range(0, episodes, WIDTH):
-        rows = range(min(WIDTH, episodes - first))
-        if target.traceable:
-            whole = _chunk_compiled(target, key=key, first=first)
-            parts.append(FirstSteps(*(np.asarray(table)[: len(rows)] for table in whole)))
-        else:
-            run = partial(_chunk, key=key, first=first)
-            parts.append(in_waves(target, run, rows=rows, width=WIDTH))
-    return FirstSteps(*(np.concatenate(tables) for tables in zip(*parts, strict=True)))
+    key = seed_key(seed)
+    return FirstSteps(*episode_tables(target, _first_steps, key, episodes=episodes, width=WIDTH))
 
 
-def _chunk(target: Any, *, key: jax.Array, first: Any) -> Any:
+def _first_steps(target: Any, key: jax.Array, first: Any) -> Any:
     keys = episode_keys(key, WANDERING, first + jnp.arange(WIDTH))
     state, x = target.reset(keys)
-    action = random_actions(stream(stream(keys, EXPLORATION), 0), target.num_actions)
+    action = random_actions(stream(stream(keys, ACTING), 0), target.num_actions)
     _, x_next, _ = target.step(state, action, jnp.int32(0), keys)
     return x, action, x_next
-
-
-_chunk_compiled = jax.jit(_chunk)

@@ -26,13 +26,10 @@ import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
 from tasid.envs.rollout import roll
+from tasid.envs.streams import ACTING
 from tasid.envs.target import Target, episode_keys, seed_key, stream, unfinished
 from tasid.envs.waves import in_waves
 from tasid.mdp import RobustPlan
-
-EXPLORATION = 1 << 28
-FITTING = 1 << 29
-"""Streams of a key, far above those that targets use for their steps."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +241,7 @@ def _command(
 ) -> tuple[jax.Array, jax.Array]:
     """ŝ_h, and an action drawn uniformly."""
     states = decoder.track(memory, observations, h)
-    return states, random_actions(stream(keys, EXPLORATION), decoder.num_actions)
+    return states, random_actions(stream(keys, ACTING), decoder.num_actions)
 
 
 def random_actions(keys: jax.Array, number: int) -> jax.Array:

@@ -94,13 +94,6 @@ class Chain:
         hit = intended[:, None, :] == jnp.arange(self.num_outcomes)[None, :, None]
         return (1 - eta) * hit + eta * at(self.share, h)[:, :, None]
 
-    def slots_of(self, h: int, states: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The slot of each state at step h; −1 for states that cannot be reached then."""
-        row = np.asarray(at(self.states, h))
-        table = np.full(int(max(row.max(), np.max(states, initial=0))) + 1, -1)
-        table[row[row >= 0]] = np.flatnonzero(row >= 0)
-        return table[states]
-
 
 def at(table: jax.Array, h: jax.Array | int) -> jax.Array:
     """The table of step h, or the one that serves all steps."""

@@ -28,7 +28,7 @@ _MOST_STAGES = 40
 _SETTLE = 4
 _TEMPERS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 _FEW_STAGES = 6
-_SLOW_TEMPERS = (0.02, 0.02, 0.04, 0.04, 0.08, 0.08, 0.15, 0.15, 0.3, 0.3, 0.6, 1.0)
+_SLOW_TEMPERS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0)
 """On large maps: in long corridors, who sharpens his looks faster ends up some places behind."""
 _MARGIN = 2
 """Steps around the places of one stage that take part in the next, on large maps."""
@@ -54,7 +54,7 @@ def schedule(beginning: str, chain: Chain) -> list[Stage]:
     if beginning == "anneal":
         tempers = _SLOW_TEMPERS if large else _TEMPERS
         return [(temper, everything) for temper in tempers] + settle
-    return settle + settle
+    return settle if large else settle + settle
 
 
 class Seen(NamedTuple):
@@ -79,6 +79,8 @@ class Setting:
     advantage: jax.Array
     eta: float
     dimensions: int
+    described: Floats | None = None
+    """What the map says of every place, [C, P]."""
 
     def weights(self, **given: Any) -> Weights:
         """Of a smoother that expects this setting's slips."""
@@ -104,6 +106,11 @@ class Setting:
             foreseen=each([one.foreseen for one in found]),
             regret=each([one.regret for one in found]),
         )
+
+    def gaussians(self, classes: Classes, moments: Moments) -> Gaussians:
+        """The emission that explains the moments of these classes."""
+        described = self.described if classes.kind == "place" else None
+        return fit_gaussians(moments, dimensions=self.dimensions, described=described)
 
     def near(self, classes: Classes, counts: Floats, *, steps: int) -> tuple[Setting, Classes]:
         """The same where classes were seen so often [C] and around, if the map is large."""
@@ -157,14 +164,14 @@ def fit(
     emission = flat_gaussians(classes.number, size, setting.dimensions)
     if begin is not None:
         moments = totals.moments(begin.counts, begin.sums, totals.steps)
-        emission = fit_gaussians(moments, dimensions=setting.dimensions)
+        emission = setting.gaussians(classes, moments)
     met, further = (counts, stages[0][1]) if begin is None else (begin.counts, 0)
     part, those = setting.near(classes, met, steps=_MARGIN + further)
     for number, (temper, upto) in enumerate(stages):
         found = part.expect(those, emission, chunks, temper=temper, upto=upto)
         counts = found.counts
         moments = totals.moments(counts, found.sums, upto)
-        emission = fit_gaussians(moments, dimensions=setting.dimensions)
+        emission = setting.gaussians(classes, moments)
         further = stages[min(number + 1, len(stages) - 1)][1] - upto
         part, those = setting.near(classes, counts, steps=_MARGIN + further)
     return emission, counts

@@ -3,7 +3,8 @@
 A class has a mean μ_c ~ N(m, B), and what is seen of it scatters with a covariance W that all
 classes share. W and B are diagonalised together and the directions in which classes differ most are
 kept. A class seen n times predicts with variance 1 + 1/(1/b + n) around its posterior mean, in
-units of W: one never seen is scored by the broad prior, not by a wrong mean.
+units of W: one never seen is scored by the broad prior, not by a wrong mean. Where the map
+describes its places, m is what their description makes one expect, class by class (`described`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+
+from tasid.beliefs.described import expected, sharpness
 
 Floats = NDArray[np.float64]
 RIDGE = 1e-3
@@ -110,30 +113,50 @@ class Moments(NamedTuple):
     """Sum of x xᵀ, [D, D]."""
 
 
-def fit_gaussians(moments: Moments, *, dimensions: int, ridge: float = RIDGE) -> Gaussians:
-    """The emission that explains the moments."""
+def fit_gaussians(
+    moments: Moments,
+    *,
+    dimensions: int,
+    ridge: float = RIDGE,
+    described: Floats | None = None,
+) -> Gaussians:
+    """The emission that explains the moments, and what is known of each class [C, P]."""
     counts, total = moments.counts, max(moments.total, 1.0)
     centre = moments.total_sum / total
     scatter = moments.total_square - total * np.outer(centre, centre)
     sums = moments.sums - counts[:, None] * centre
     within, spread = _first_guess(counts, sums, scatter, total, ridge)
     for _ in range(_ROUNDS):
-        within, spread = _improved(counts, sums, scatter, total, within, spread, ridge)
+        within, spread = _improved(counts, sums, scatter, total, within, spread, ridge, described)
     values, whitening = _diagonalised(spread, within)
-    kept = min(dimensions, centre.size)
+    # Descriptions may tell classes apart along directions in which little else does.
+    kept = centre.size if described is not None else min(dimensions, centre.size)
     values, vectors = np.maximum(values[-kept:], _LEAST_SPREAD), whitening[:, -kept:]
-    precision = 1 / values + counts[:, None]
-    mean, variance = (sums @ vectors) / precision, 1 + 1 / precision
+    along = sums @ vectors
+    guess, doubt = _expected(described, counts, along, values)
+    precision = 1 / (values + doubt) + counts[:, None]
+    mean, variance = (guess / (values + doubt) + along) / precision, 1 + 1 / precision
+    sharp = sharpness(described, kept)
+    constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
     return Gaussians(
         centre=_single(centre),
         directions=_single(vectors),
-        linear=_single(mean / variance),
-        square=_single(-0.5 / variance),
-        constant=_single(-0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)),
+        linear=_single(sharp * mean / variance),
+        square=_single(sharp * -0.5 / variance),
+        constant=_single(sharp * constant),
         spread=_single(values),
         log_volume=_single(np.linalg.slogdet(whitening)[1]),
         whitening=_single(whitening),
     )
+
+
+def _expected(
+    described: Floats | None, counts: Floats, along: Floats, values: Floats
+) -> tuple[Floats, Floats]:
+    """What classes are expected to look like before they are seen: nothing, or as described."""
+    if described is None:
+        return np.zeros_like(along), np.zeros_like(along)
+    return expected(described, counts, along, values)
 
 
 def _first_guess(
@@ -156,18 +179,22 @@ def _improved(
     within: Floats,
     spread: Floats,
     ridge: float,
+    described: Floats | None,
 ) -> tuple[Floats, Floats]:
     """One round of expectation maximisation over the classes' means."""
     values, vectors = _diagonalised(spread, within)
-    variance = 1 / (1 / np.maximum(values, 1e-6) + counts[:, None])
+    values = np.maximum(values, 1e-6)
+    variance = 1 / (1 / values + counts[:, None])
     along = sums @ vectors
-    mean = along * variance
+    guess, _ = _expected(described, counts, along, values)
+    mean = (guess / values + along) * variance
     cross = mean.T @ along
     inside = vectors.T @ scatter @ vectors - cross - cross.T + (mean * counts[:, None]).T @ mean
     inside = (inside + np.diag((variance * counts[:, None]).sum(axis=0))) / total
     trust = np.minimum(counts, _TRUSTED)
     trust = trust / max(trust.sum(), 1e-9)
-    between = (mean * trust[:, None]).T @ mean + np.diag(trust @ variance)
+    odd = mean - guess
+    between = (odd * trust[:, None]).T @ odd + np.diag(trust @ variance)
     back = within @ vectors
     within = back @ inside @ back.T
     spread = back @ between @ back.T

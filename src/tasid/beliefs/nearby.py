@@ -7,6 +7,7 @@ What is left out becomes wall: a step that would lead there stays where it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import jax
@@ -22,7 +23,7 @@ LARGE = 512
 _MET = 1e-3
 """Expected sightings, over all episodes, below which a class counts as not met."""
 _SMALLEST = 256
-"""Parts are padded to this times a power of two, so that compiled code serves many of them."""
+"""Parts are padded to this times 1, 1.5, 2, 3, 4, 6, …: compiled code then serves many of them."""
 
 
 def is_large(chain: Chain) -> bool:
@@ -46,12 +47,18 @@ def near(
         further[successor[met].ravel()] = True
         met = further
     slots = np.flatnonzero(met)
-    room = _SMALLEST
-    while room < slots.size:
-        room *= 2
+    room = next(size for size in _sizes() if size >= slots.size)
     if room > 0.8 * chain.num_slots:
         return None
     return np.pad(slots, (0, room - slots.size), constant_values=-1).astype(np.int32)
+
+
+def _sizes() -> Iterator[int]:
+    size = _SMALLEST
+    while True:
+        yield size
+        yield size * 3 // 2
+        size *= 2
 
 
 def part_of(chain: Chain, classes: Classes, slots: NDArray[np.int32]) -> tuple[Chain, Classes]:
