@@ -21,27 +21,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
 import tasid
-from benchmarks.building_table import informed
+from benchmarks.followed import follow
+from benchmarks.kidnapping import kidnapped
 from benchmarks.trust_worlds import WORLDS, World
 from tasid.algorithms.belief_policy import LOST, BeliefPolicy
-from tasid.beliefs.chain import at
 from tasid.envs import BlockMDP
 from tasid.envs.block import block_mdp
-from tasid.envs.target import episode_keys, seed_key
 from tasid.mdp import return_range, robust_dp, worst_case
 
 ETA = 0.1
 _EPISODES = 1_024
 _GYM_EPISODES = 100
-_WIDTH = 32
-_PHASE = 1 << 20
-_WITHIN, _IN_A_ROW, _SPARE, _VISITS = 10, 3, 12, 5.0
 Row = dict[str, Any]
 
 
@@ -70,8 +65,9 @@ def alarms(name: str, seed: int) -> Row:
 def _tracked(world: World, policy: BeliefPolicy, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Of every episode: was the likeliest state right all the time, and was the agent lost?"""
     if world.make is None:
-        right, doubt, _ = _followed(world.target, policy.actor, seed)
-        return right.all(axis=0), (doubt >= LOST).any(axis=0)
+        followed = follow(world.target, policy.actor, episodes=_EPISODES, seed=seed)
+        doubt = followed.doubt * followed.going
+        return followed.right.all(axis=0), (doubt >= LOST).any(axis=0)
     assert world.place is not None
     env, agent, ended = world.make(), policy.agent(), []
     for episode in range(_GYM_EPISODES):
@@ -103,53 +99,6 @@ def _shown(env: Any, seen: Any, policy: BeliefPolicy) -> np.ndarray:
     return np.asarray(seen)
 
 
-def _followed(
-    env: BlockMDP, actor: Any, seed: int, carried: Any = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per step and episode: is the likeliest state right, the doubt, is the state final?"""
-    final = np.zeros(env.simulator.num_states, bool)
-    for h in range(len(np.asarray(actor.chain.states))):
-        slots = np.asarray(actor.chain.states)[h]
-        over = np.asarray(actor.chain.final)[min(h, len(actor.chain.final) - 1)] & (slots >= 0)
-        final[slots[over]] = True
-    when, where = carried if carried is not None else (np.full(_EPISODES, -1),) * 2
-    parts = [
-        _follow(
-            env.target,
-            actor,
-            jnp.asarray(final),
-            episode_keys(seed_key(seed), _PHASE, first + jnp.arange(_WIDTH)),
-            jnp.asarray(when[first : first + _WIDTH]),
-            jnp.asarray(where[first : first + _WIDTH]),
-        )
-        for first in range(0, _EPISODES, _WIDTH)
-    ]
-    right, doubt, over = (np.concatenate(x, axis=1) for x in zip(*parts, strict=True))
-    return right, doubt, over
-
-
-@jax.jit
-def _follow(
-    target: Any, actor: Any, final: jax.Array, keys: jax.Array, when: jax.Array, where: jax.Array
-) -> tuple[jax.Array, ...]:
-    def step(carry: Any, h: jax.Array) -> tuple[Any, Any]:
-        state, seen, memory = carry
-        moved = (h == when) & ~final[state]
-        there = target._seen(where, keys, _PHASE + h, target._episodes(keys))
-        seen = jnp.where(moved.reshape(-1, *[1] * (seen.ndim - 1)), there, seen)
-        state = jnp.where(moved, where, state)
-        memory, actions = actor.act(memory, seen, h)
-        held = at(actor.chain.states, h)[memory.belief[:, :_WIDTH].argmax(axis=0)]
-        later, looks, _ = target.step(state, actions, h, keys)
-        told = held == state, memory.doubt[:_WIDTH], final[state]
-        return (later, looks, memory), told
-
-    state, seen = target.reset(keys)
-    first = state, seen, actor.start(seen)
-    right, doubt, over = jax.lax.scan(step, first, jnp.arange(target.horizon))[1]
-    return right | over, doubt * ~over, over
-
-
 def _wrong_edge_named(world: World, seed: int) -> bool:
     """Let one edge of the route lead elsewhere in the target; is the state it leaves named?"""
     env, sim = world.target, world.simulator
@@ -175,42 +124,21 @@ def _wrong_edge_named(world: World, seed: int) -> bool:
 _CROSSINGS: dict[str, dict[str, Any]] = {"lava": {}, "docks": {"starts": 4}}
 
 
-def kidnapped(name: str, seed: int) -> Row:
+def carried_away(name: str, seed: int) -> Row:
     """How often a robot that was carried away knows soon where it is."""
     env = tasid.make("lava-crossing", seed=seed, **_CROSSINGS[name])
     result = tasid.learn(env, eta=ETA, episodes=400 if name == "docks" else 250, seed=seed)
-    policy, visits = result.policy, result.diagnostics.visits
-    assert isinstance(policy, BeliefPolicy)
-    assert visits is not None
-    slots = np.asarray(policy.actor.chain.states[0])
-    going = slots[~np.asarray(policy.actor.chain.final[0])]
-    seen = going[visits[going] >= _VISITS]
-    rng = np.random.default_rng(seed)
-    when = rng.integers(1, policy.horizon - _SPARE + 1, _EPISODES)
-    carried = when, rng.choice(seen, _EPISODES)
-    told = informed(env, policy.plan)
-    (right, doubt, over), (could, _, _) = (
-        _followed(env, actor, seed, carried) for actor in (policy.actor, told)
+    found = kidnapped(
+        env,
+        result,
+        lambda one: one.right,
+        episodes=_EPISODES,
+        seed=seed,
+        spare=12,
+        within=10,
+        in_a_row=3,
     )
-    unfinished = ~over[when, np.arange(_EPISODES)]
-    ours, possible = (_found(x, when)[unfinished] for x in (right, could))
-    return {
-        "episodes": result.episodes,
-        "coverage": float(len(seen) / len(going)),
-        "kidnapped": float(unfinished.mean()),
-        "found": float(ours.mean()),
-        "true emissions find": float(possible.mean()),
-        "found where they do": float(ours[possible].mean()),
-        "lost raised": float((doubt >= LOST).any(axis=0)[unfinished].mean()),
-    }
-
-
-def _found(right: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Is the state right for some steps in a row, soon after?"""
-    padded = np.concatenate([right, np.ones((_IN_A_ROW, right.shape[1]), bool)])
-    runs = np.stack([padded[k : k + len(right)] for k in range(_IN_A_ROW)]).all(axis=0)
-    steps = np.arange(len(right))[:, None]
-    return (runs & (steps >= when) & (steps <= when + _WITHIN)).any(axis=0)
+    return {"episodes": result.episodes, **found}
 
 
 _OURS: dict[str, tuple[str, int, dict[str, Any]]] = {
@@ -242,7 +170,7 @@ def against_the_plan(name: str, seed: int) -> Row:
 
 MEASURES = {
     "alarms": (alarms, WORLDS),
-    "kidnapped": (kidnapped, _CROSSINGS),
+    "kidnapped": (carried_away, _CROSSINGS),
     "worst-case": (against_the_plan, _OURS),
 }
 

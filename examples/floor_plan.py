@@ -13,8 +13,6 @@ from pathlib import Path
 
 import tasid
 from tasid.report import plan_picture
-from tasid.report.filmstrip import episode_strip
-from tasid.runs.watch import watch_episode
 
 OFFICE = """
 ###########
@@ -49,8 +47,8 @@ def main() -> None:
     score = tasid.evaluate(result.policy, env, episodes=256 if asked.small else 10_000)
     print(f"{result.episodes} episodes of learning: earns {score.mean:.3f} a time")
     result.policy.save(asked.out / "policy")
-    episode = watch_episode(result.policy, env)
-    print(f"an episode: {episode_strip(episode, asked.out / 'episode.png')}")
+    episode = tasid.watch(result.policy, env)
+    print(f"an episode: {episode.save_strip(asked.out / 'episode.png')}")
 
 
 if __name__ == "__main__":

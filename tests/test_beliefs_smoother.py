@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mdps import seeds
 from paths import REWARDS, Episode, Paths, a_world
-from tasid.beliefs.chain import Chain
+from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
 from tasid.beliefs.episodes import Episodes, payment_numbers
 from tasid.beliefs.filter import BeliefFilter
@@ -54,7 +54,7 @@ class Case(NamedTuple):
         return np.exp(temper * self.logs[n])
 
     def slot(self, h: int, state: int) -> int:
-        return int(self.chain.slots_of(h, np.array([state]))[0])
+        return np.asarray(at(self.chain.states, h)).tolist().index(state)
 
     def by_slot(self, h: int, belief: np.ndarray) -> np.ndarray:
         """A belief over states as one over slots."""

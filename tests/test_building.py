@@ -13,7 +13,8 @@ import tasid
 from tasid.envs.building_floor import DEPTH, LENGTH, office_floor
 from tasid.envs.building_places import layout_of, route_steps
 from tasid.envs.rollout import trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key
 from tasid.mdp import policy_value, worst_case_value
 from tasid.mdp.layout import FREE, GOAL, HAZARD, UNKNOWN, WALL
 from tasid.mdp.sources.floor import Floor

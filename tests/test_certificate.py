@@ -23,7 +23,8 @@ from probes import Probe, probe
 from tasid.algorithms.betting import Wager, lower_bound
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.ppo_policy import PPOPolicy
-from tasid.envs.target import CERTIFICATION, EVALUATION, episode_keys, keys_of_phase, seed_key
+from tasid.envs.streams import CERTIFICATION, EVALUATION
+from tasid.envs.target import episode_keys, keys_of_phase, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, best_case_value, robust_dp
 
 # ---------------------------------------------------------------- the bound

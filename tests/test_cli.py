@@ -289,3 +289,19 @@ def test_an_interrupt_with_worker_processes_is_quiet(tmp_path, later):
     *saved, goodbye = err.decode().splitlines()
     assert (process.returncode, goodbye) == (130, "tasid: interrupted")
     assert all(line.endswith("; the same command goes on from there") for line in saved)
+
+
+def test_progress_off_a_terminal_is_a_plain_line_now_and_then(monkeypatch, capsys):
+    from tasid.runs.progress import Progress
+
+    now = [100.0]
+    monkeypatch.setattr("tasid.runs.progress.time.monotonic", lambda: now[0])
+    with Progress("training batch", "mean return", quiet=True) as progress:
+        for second in range(25):
+            now[0] = 100.0 + second
+            progress.show(second, 25, episodes=10 * second, figure="0.5")
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "tasid: training batch 10 of 25, 100 episodes, mean return 0.5",
+        "tasid: training batch 20 of 25, 200 episodes, mean return 0.5",
+    ]

@@ -12,7 +12,7 @@ from minigrid.core.world_object import Goal, Lava, Wall
 from minigrid.minigrid_env import MiniGridEnv
 from minigrid.wrappers import RGBImgPartialObsWrapper
 
-from tasid.envs.grid_view import agent_pictures, background, map_picture, poses_of, tile, view
+from tasid.envs.grid_view import agent_pictures, background, poses_of, tile, view
 from tasid.envs.lava_crossing import lava_map
 from tasid.mdp import AbstractSimulator
 from tasid.mdp.layout import FREE, GOAL, HAZARD, HEADINGS, WALL, GridLayout
@@ -98,27 +98,6 @@ def minigrid_background(env):
     red, green, blue = env.get_frame(tile_size=8, agent_pov=True)[-8:, 24:32].transpose(2, 0, 1)
     found[-1, :, 3] = (red == green) & (green == blue)
     return found.reshape(56, 56)
-
-
-@pytest.mark.parametrize("highlight", [False, True])
-@pytest.mark.parametrize("name", ["lava 11", "random 1"])
-def test_the_map_from_above_is_minigrids(name, highlight):
-    cells = CELLS[name]
-    for see_through_walls in (False, True):
-        env = minigrid(cells, see_through_walls)
-        for pose in valid_poses(cells)[::7]:
-            put(env, pose)
-            np.testing.assert_array_equal(
-                map_picture(
-                    cells,
-                    tuple(pose),
-                    tile_size=16,
-                    highlight=highlight,
-                    see_through_walls=see_through_walls,
-                ),
-                env.unwrapped.get_frame(highlight=highlight, tile_size=16).astype(np.uint8),
-                str(pose),
-            )
 
 
 @pytest.mark.parametrize("size", [8, 12, 32])

@@ -151,7 +151,8 @@ def test_a_single_agent_acts_as_the_batch_does(lake):
     target = tasid.wrap("FrozenLake-v1", success_rate=0.9, num_envs=3)
     scored = tasid.evaluate(policy, target, episodes=6, seed=4).returns
     from tasid.envs.gym_target import episode_seeds
-    from tasid.envs.target import EVALUATION, episode_keys, seed_key
+    from tasid.envs.streams import EVALUATION
+    from tasid.envs.target import episode_keys, seed_key
 
     seeds = episode_seeds(episode_keys(seed_key(4), EVALUATION, np.arange(6)))
     env = gymnasium.make("FrozenLake-v1", success_rate=0.9)

@@ -21,7 +21,8 @@ from tasid.envs.lava_crossing import (
 )
 from tasid.envs.lava_gym import LavaCrossingEnv
 from tasid.envs.rollout import trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key, stream
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key, stream
 from tasid.mdp import policy_value, worst_case_value
 
 HEIGHTS = (10, 11, 20, 100)

@@ -11,7 +11,8 @@ from scipy.linalg import hadamard
 import tasid
 from tasid.envs.combination_lock import lock_simulator
 from tasid.envs.rollout import trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key
 
 
 class Uniform:

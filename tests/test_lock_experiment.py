@@ -7,11 +7,13 @@ import pytest
 
 import tasid
 from tasid.runs.baselines import Baseline
+from tasid.runs.executors.dispatch import Fraction
 from tasid.runs.experiments import combination_lock as lock
 from tasid.runs.experiments.completed import completed_return
 from tasid.runs.experiments.lock_scores import evaluations
 from tasid.runs.experiments.records import Records
 from tasid.runs.experiments.sweep import Desk, Interrupted, Job
+from tasid.runs.experiments.told import keeper
 
 TINY = Baseline("ppo+rnd+dr", target_episodes=400, source_episodes=300, every=100)
 
@@ -31,14 +33,36 @@ def run(folder, *, until=None):
     """One job, interrupted at its so-and-so-many-th word about how far it is."""
     told = []
 
-    def tell(job, fraction):
+    def tell(fraction):
         told.append(fraction)
         if len(told) == until:
             raise Interrupted
 
     job = job_for(TINY)
-    lock.work(job, Desk(job, Records(folder), tell))
+    lock.work(job, desk_here(job, folder, tell))
     return told
+
+
+class Here:
+    """A line whose other end is this process."""
+
+    def __init__(self, write, tell):
+        self.write, self.tell = write, tell
+
+    def say(self, message):
+        if isinstance(message, Fraction):
+            self.tell(message.part)
+        else:
+            self.write(message)
+
+    def check(self):
+        pass
+
+
+def desk_here(job, folder, tell):
+    records = Records(folder)
+    kept = {seed: records.kept(job.setting, seed, job.configuration) for seed in job.seeds}
+    return Desk(job, Here(keeper(records, job.setting), tell), kept)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +151,7 @@ def test_the_belief_method_counts_the_smallest_n_that_solves(tmp_path, monkeypat
         "evaluation_episodes": 2_000,
     }
     job, told = Job("tasid-belief-H5", (3,), configuration, 1.0), []
-    lock.work(job, Desk(job, Records(tmp_path), lambda _, part: told.append(part)))
+    lock.work(job, desk_here(job, tmp_path, told.append))
     assert tried == [1, 128]
     (series,) = Records(tmp_path).series()
     assert series.ending == {"solved": True, "episodes": 128}

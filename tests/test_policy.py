@@ -9,7 +9,8 @@ import pytest
 import tasid
 from tasid.algorithms.decoder import WIDTH
 from tasid.envs.rollout import trace
-from tasid.envs.target import EVALUATION, episode_keys, seed_key
+from tasid.envs.streams import EVALUATION
+from tasid.envs.target import episode_keys, seed_key
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 
 
@@ -111,6 +112,11 @@ def test_any_flipped_byte_is_refused(learned, tmp_path):
         lambda m, a: a.update({"simulator.successor": a["simulator.successor"] + 99}),
         lambda m, a: a.pop("models"),
         lambda m, a: m.update(observation_shape=None),
+        lambda m, a: a.update(models=a["models"] * np.float32(np.nan)),
+        lambda m, a: a.update(models=a["models"].astype(np.float16)),
+        lambda m, a: a.update({"plan.actions": a["plan.actions"].astype(np.float32)}),
+        lambda m, a: a.update({"plan.actions": a["plan.actions"].astype(np.int8) - np.int8(9)}),
+        lambda m, a: m.update(eta=5.0),
     ],
 )
 def test_intact_files_that_are_no_policy(learned, tmp_path, change):

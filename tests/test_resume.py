@@ -21,9 +21,13 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from safetensors.numpy import load_file
 
 import tasid
+from tasid.algorithms.belief_method import BatchEnded
+from tasid.algorithms.memory import Remembered
+from tasid.algorithms.tasid import StepEnded
 from tasid.mdp.sources import read_source
 from tasid.runs.baseline_run import BaselineOrder, run_baseline
 from tasid.runs.baselines import Baseline
+from tasid.runs.fits_on_record import FitsOnRecord
 from tasid.runs.journal import Journal, Played
 from tasid.runs.journaled import Journaled, RunDiffers
 from tasid.runs.train import Order, train
@@ -145,6 +149,63 @@ def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
     ]
     assert rows[0] == rows[1]
     assert len(rows[0]) == len(checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("method", "fits", "rounds"),
+    [
+        ("belief", "tasid.algorithms.belief_method.fit", 3),
+        ("paper", "tasid.algorithms.paper_method._fit_all", 3),
+    ],
+)
+def test_a_run_in_an_environment_of_ours_fits_nothing_twice(
+    tmp_path, monkeypatch, method, fits, rounds
+):
+    """Killed after every batch or step: each kill costs none of the fits before it."""
+    module, name = fits.rsplit(".", 1)
+    real, made = getattr(sys.modules[module], name), []
+
+    def counted(*given, **how):
+        made.append(name)
+        return real(*given, **how)
+
+    monkeypatch.setattr(fits, counted)
+    options = {"horizon": 4, "num_actions": 3, "seed": 3}
+    episodes = {"belief": 48, "paper": 80}[method]
+    order = Order("combination-lock", options, 0.1, episodes, 3, method, 10)
+    ends = (BatchEnded, StepEnded)
+    train(order, tmp_path / "whole")
+    whole = len(made)
+    made.clear()
+    for number in range(rounds):
+        seen = []
+
+        def kill(event, seen=seen, number=number):
+            seen.extend([event] if isinstance(event, ends) else [])
+            if len(seen) > number:
+                raise Killed
+
+        with pytest.raises(Killed):
+            train(order, tmp_path / "broken", callbacks=[kill])
+        assert how_to_go_on(tmp_path / "broken") is not None
+    assert len(made) == whole > rounds - 1
+    train(order, tmp_path / "broken")
+    assert len(made) == whole
+    same_bytes(tmp_path / "whole", tmp_path / "broken")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
+
+
+def test_fits_of_other_data_or_damaged_ones_are_made_again(tmp_path):
+    kept = FitsOnRecord(tmp_path)
+    kept.keep(0, "a", Remembered({}, {"x": np.ones(2)}))
+    assert (kept.recall(0, "a").arrays["x"] == 1).all()
+    assert kept.recall(1, "a") is None
+    with pytest.warns(UserWarning, match="of other data; fitted again"):
+        assert kept.recall(0, "b") is None
+    file = next((tmp_path / "fits-000000").glob("arrays-*"))
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="Fitted again"):
+        assert kept.recall(0, "a") is None
 
 
 def test_learning_in_python_goes_on_too(tmp_path, monkeypatch):
@@ -325,6 +386,25 @@ def test_a_command_that_does_not_listen_ends_within_five_seconds(number, code, t
     assert process.returncode == code
     assert time.monotonic() - started < (2.0 if twice else 5.0)
     assert err == "tasid: interrupted\n" or (twice and not err)
+
+
+ENDING = """
+import atexit, sys, time, tasid.cli
+sys.argv[1:] = ["--version"]
+atexit.register(lambda: (print("ending"), time.sleep(1.0)))
+tasid.cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_has_succeeded_is_not_said_to_have_failed(number):
+    """Python takes itself apart for a while, and must not be ended in that."""
+    process = subprocess.Popen([sys.executable, "-uc", ENDING], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout.readline().startswith(b"tasid")
+        assert process.stdout.readline() == b"ending\n"
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
 
 
 FAULTS = {"os.fsync": errno.EIO, "os.replace": errno.EROFS, "os.open": errno.ENOSPC}

@@ -13,7 +13,8 @@ import tasid
 from tasid.algorithms.monitor import Calibration, calibrate, estimate_eta
 from tasid.algorithms.surprise import EtaEstimate, count_surprises
 from tasid.envs.rollout import trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key
 
 
 @pytest.fixture(scope="module")

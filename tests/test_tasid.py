@@ -14,8 +14,6 @@ import tasid
 from probes import one_hot
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.tasid import (
-    EXPLORATION,
-    FITTING,
     EpochEnded,
     Explored,
     StepEnded,
@@ -173,9 +171,3 @@ def test_keys_are_distinct():
         keys = episode_keys(seed_key(1), phase, jnp.arange(300))
         seen |= {tuple(row) for row in np.asarray(jax.random.key_data(keys)).tolist()}
     assert len(seen) == 4 * 300
-
-
-def test_exploration_and_slips_are_independent_at_every_step():
-    """The stream that draws labels must not be one that a target's step uses, at any horizon."""
-    longest = 100_000
-    assert min(EXPLORATION, FITTING) > 2 * longest + 3

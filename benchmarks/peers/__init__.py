@@ -20,7 +20,7 @@ from statistics import median
 import tasid
 from benchmarks.peers import extras
 from benchmarks.peers.maps import HORIZON, MAPS
-from benchmarks.peers.process import Peer, install
+from benchmarks.peers.process import Peer, installed
 from benchmarks.peers.yardsticks import floor, numba_loop, plain_numpy
 
 ETA = 0.1
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     options = _parse(arguments)
     peers = {} if options.without_peers else PEERS
     if peers:
-        install()
+        installed("peers")
     columns = ["floor", "Numba loop", "plain NumPy", *peers]
     clock = {"wall": "perf_counter", "cpu": "process_time"}[options.clock]
     print(

@@ -58,21 +58,27 @@ for command in (plan, check, train, record, evaluate, watch, report, budget, rep
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; bad input is one clear message and exit code 2."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    # Compiled code is kept between runs; JAX reads this when a command imports it.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
-    # Small functions, too: a run has a hundred of them.
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    keep_compiled_code()
     plain_text.fall_back()
     try:
-        with interrupt.guarded():
+        with interrupt.guarded(whole_process=arguments is None):
             _run(arguments)
+    except KeyboardInterrupt:  # between the command's end and here
+        interrupt.leave()
     except (ValueError, TypeError, OSError, OverflowError) as error:
         if os.environ.get("TASID_TRACEBACK"):
             raise
         _fail(str(error), 2)
     except MemoryError as error:
         _fail(f"out of memory ({error})", 2)
+
+
+def keep_compiled_code() -> None:
+    """Tell JAX, which is imported later, where to keep compiled code between runs."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    # Small functions, too: a run has a hundred of them.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def _run(arguments: Sequence[str] | None) -> None:

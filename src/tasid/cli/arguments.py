@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 import warnings
@@ -15,6 +16,7 @@ from tasid.cli import ranges
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator
     from tasid.mdp.sources.doors import LostDoor
+    from tasid.runs.executors.protocol import Executor
 
 Json = Annotated[
     bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
@@ -44,6 +46,17 @@ _OF_WRAPPING = {
     "on_bad_observation",
 }
 Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Jobs of a sweep at a time; as many as processors if not given."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Do the jobs of a sweep on this Ray cluster: HOST:PORT, auto, or local.",
+    ),
+]
 EpisodesSeed = Annotated[
     int, typer.Option(help="Draws the episodes, nothing else.", callback=ranges.seeds)
 ]
@@ -69,6 +82,24 @@ Episodes = Annotated[
         callback=ranges.episodes,
     ),
 ]
+
+
+def refuse_sweep_flags(context: typer.Context) -> None:
+    """Flags that say something to a sweep alone."""
+    for name in ("workers", "cluster"):
+        if context.params[name] is not None:
+            raise ValueError(f"--{name}: {context.params[name]} without --seeds; it is for sweeps")
+
+
+def executor_of(workers: int | None, cluster: str | None) -> Executor:
+    """Who does the jobs of a sweep."""
+    if cluster is not None:
+        from tasid.runs.executors.cluster import RayCluster
+
+        return RayCluster(cluster, workers=workers)
+    from tasid.runs.executors.processes import Processes
+
+    return Processes(os.cpu_count() or 1 if workers is None else workers)
 
 
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:

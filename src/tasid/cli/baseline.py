@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from tasid.cli import interrupt
 from tasid.cli.answers import notice, print_json, print_scores
 from tasid.cli.arguments import run_folder
+
+if TYPE_CHECKING:
+    from tasid.runs.baseline_run import BaselineOrder
+    from tasid.runs.baselines import Baseline
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
@@ -36,33 +40,16 @@ def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:
             raise ValueError(f"--{flag}: with a baseline; only --algorithm tasid has it")
 
 
-def train_baseline(
-    env: str,
-    options: dict[str, Any],
-    *,
-    algorithm: str,
-    episodes: str,
-    epopt_epsilon: float | None,
-    seed: int,
-    evaluation_episodes: int,
-    out: Path | None,
-    overwrite: bool,
-    resume: bool,
-    as_json: bool,
-) -> None:
-    """Train one of the paper's baselines, and answer as `tasid train` does."""
-    from tasid.algorithms.domain_randomization import FINE_TUNING
-    from tasid.algorithms.ppo import PPOConfig
-    from tasid.algorithms.ppo_training import Checkpoint
-    from tasid.runs.baseline_run import BaselineOrder, run_baseline
+def baseline_of(
+    algorithm: str, episodes: int | Literal["auto"], epopt_epsilon: float | None
+) -> Baseline:
+    """The baseline of that name."""
     from tasid.runs.baselines import BASELINES, Baseline
-    from tasid.runs.progress import Progress
-    from tasid.runs.unfinished import how_to_go_on
 
     if algorithm not in BASELINES:
         raise ValueError(f"--algorithm: {algorithm!r} is none of tasid, {', '.join(BASELINES)}")
-    number = _EPISODES if episodes == "auto" else int(episodes)
-    baseline = Baseline(
+    number = _EPISODES if episodes == "auto" else episodes
+    return Baseline(
         algorithm,
         target_episodes=number,
         source_episodes=number,
@@ -70,8 +57,21 @@ def train_baseline(
         every=min(1000, number),
         evaluation_episodes=0,
     )
-    order = BaselineOrder(env, options, baseline, seed, evaluation_episodes)
-    folder = out or run_folder(env, algorithm, f"seed{seed}")
+
+
+def train_baseline(
+    order: BaselineOrder, *, out: Path | None, overwrite: bool, resume: bool, as_json: bool
+) -> None:
+    """Train one of the paper's baselines, and answer as `tasid train` does."""
+    from tasid.algorithms.domain_randomization import FINE_TUNING
+    from tasid.algorithms.ppo import PPOConfig
+    from tasid.algorithms.ppo_training import Checkpoint
+    from tasid.runs.baseline_run import run_baseline
+    from tasid.runs.progress import Progress
+    from tasid.runs.unfinished import how_to_go_on
+
+    baseline = order.baseline
+    folder = out or run_folder(order.environment, baseline.algorithm, f"seed{order.seed}")
     before = baseline.source_episodes * baseline.randomized
     bar = Progress("training batch", "mean return", quiet=not sys.stderr.isatty())
     with interrupt.saying(partial(how_to_go_on, folder)), bar as progress:

@@ -98,8 +98,12 @@ def saying(words: Callable[[], str | None]) -> Iterator[None]:
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """Answer signals for the length of a block as this module says."""
+def guarded(*, whole_process: bool = False) -> Iterator[None]:
+    """Answer signals for the length of a block as this module says.
+
+    If the process ends with the block, nothing is left to interrupt after it: a signal would end
+    Python while it takes itself apart, and a command that succeeded seem to have failed.
+    """
     global _watch
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -119,7 +123,7 @@ def guarded() -> Iterator[None]:
             yield
     finally:
         for number, handler in usual.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if whole_process else handler)
         signal.set_wakeup_fd(wakeup)
         os.close(told)
         thread.join()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tasid.cli.answers import print_json
-from tasid.cli.arguments import Json
+from tasid.cli.arguments import Cluster, Json, Workers, executor_of
 
 
 def reproduce(
@@ -19,9 +19,8 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the experiment; of all of them, for all.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Jobs at a time; as many as processors if not given.")
-    ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     as_json: Json = False,
 ) -> None:
     """Make figures and tables of the paper again; an interrupted sweep goes on where it was."""
@@ -36,7 +35,8 @@ def reproduce(
         asked = experiment(one)
         folder = _folder(one, size, out, all_of_them=name == "all")
         with SweepProgress() as progress:
-            sweep(asked, folder, size=size, workers=workers, watchers=[progress])
+            executor = executor_of(workers, cluster)
+            sweep(asked, folder, size=size, executor=executor, watchers=[progress])
         built = build_experiment_report(folder)
         answers[one] = {
             "records": str(folder / "records"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from tasid.cli import interrupt, ranges
 from tasid.cli.answers import notice, print_json, print_training
 from tasid.cli.arguments import (
-    USUAL_ETA,
+    Cluster,
     Episodes,
     EtaOrMaps,
     Horizon,
@@ -21,15 +21,12 @@ from tasid.cli.arguments import (
     Seed,
     Settings,
     Simulator,
-    environment_options,
-    eta_for,
-    map_for,
+    Workers,
+    refuse_sweep_flags,
     run_folder,
 )
 from tasid.cli.imports import Imports, import_all
-
-if TYPE_CHECKING:
-    from tasid.runs.certify import Certify
+from tasid.cli.train_order import order_of
 
 
 def train(
@@ -73,6 +70,12 @@ def train(
         ),
     ] = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="A-B", help="A run for each of these seeds, e.g. 100-199."),
+    ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     env_seed: Annotated[
         int | None,
         typer.Option(
@@ -126,61 +129,22 @@ def train(
         return
     if env is None:
         raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
-    ours = not env.startswith("gym:")
-    flags = {"horizon": horizon, "eta": eta} if ours else {}
-    options = environment_options(settings, **flags, **_sensor(env, sensor))
-    if ours:
-        options.setdefault("eta", USUAL_ETA)
-        options.setdefault("seed", seed if env_seed is None else env_seed)
-        if starts is not None and options.setdefault("starts", starts) != starts:
-            raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
-    elif env_seed is not None:
-        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
-    usual = 10_000 if ours else 1_000
-    number = usual if evaluation_episodes is None else evaluation_episodes
-    if algorithm != "tasid":
-        from tasid.cli.baseline import refuse_flags_of_tasid, train_baseline
+    if seeds is not None:
+        from tasid.cli.train_seeds import train_seeds
 
-        refuse_flags_of_tasid(context, wrapped=not ours)
-        if not ours and horizon is not None:
-            options.setdefault("horizon", horizon)
-        _episodes(episodes)
-        train_baseline(
-            env,
-            options,
-            algorithm=algorithm,
-            episodes=episodes,
-            epopt_epsilon=epopt_epsilon,
-            seed=seed,
-            evaluation_episodes=number,
-            out=out,
-            overwrite=overwrite,
-            resume=resume,
-            as_json=as_json,
-        )
+        train_seeds(context, seeds)
         return
-    if epopt_epsilon is not None:
-        raise ValueError(
-            f"--epopt-epsilon: {epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
-            "ppo+rnd+dr, and filters their pre-training"
-        )
-    sim, source = map_for(env, options, simulator, map_settings, horizon)
-    order = Order(
-        environment=env,
-        options=options,
-        eta=eta_for(eta, sim),
-        episodes=_episodes(episodes),
-        seed=seed,
-        method=method,
-        evaluation_episodes=number,
-        simulator=sim,
-        source=source,
-        starts=starts,
-        classes=classes,
-        certify=_certify(certify, certify_epsilon, certify_episodes, certify_attempt),
-    )
+    refuse_sweep_flags(context)
+    order = order_of(context, seed)
+    if not isinstance(order, Order):
+        from tasid.cli.baseline import train_baseline
+
+        train_baseline(order, out=out, overwrite=overwrite, resume=resume, as_json=as_json)
+        return
     folder, quiet = out or run_folder(env, f"seed{seed}"), not sys.stderr.isatty()
-    with interrupt.saying(partial(how_to_go_on, folder)), Progress(quiet=quiet) as progress:
+    words = ("episode", "mean return") if method == "belief" else ()
+    progress = Progress(*words, quiet=quiet)
+    with interrupt.saying(partial(how_to_go_on, folder)), progress:
         result = carry_out(
             order, folder, overwrite=overwrite, resume=resume, callbacks=[progress], notice=notice
         )
@@ -188,35 +152,3 @@ def train(
         print_json(result)
     else:
         print_training(result)
-
-
-def _sensor(env: str, sensor: str | None) -> dict[str, str]:
-    if sensor is not None and env != "building":
-        raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
-    return {} if sensor is None else {"sensor": sensor}
-
-
-def _certify(
-    asked: bool, epsilon: float | None, episodes: int | None, attempt: int | None
-) -> Certify | None:
-    from tasid.runs.certify import Certify
-
-    numbers = {"epsilon": epsilon, "episodes": episodes, "attempt": attempt}
-    given = {name: number for name, number in numbers.items() if number is not None}
-    if asked:
-        return Certify(**given)  # type: ignore[arg-type]
-    for name, number in given.items():
-        raise ValueError(f"--certify-{name}: {number} without --certify")
-    return None
-
-
-def _episodes(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(f"--episodes: {text!r:.80} is neither a whole number nor 'auto'") from None
-    if number > ranges.MOST_EPISODES:
-        raise ValueError(f"--episodes: {text:.80} is more than {ranges.MOST_EPISODES}")
-    return number

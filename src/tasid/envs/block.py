@@ -16,13 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tasid.envs.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE, SIGHT, START
 from tasid.envs.target import State, stream
 from tasid.mdp import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
 
-EPISODE, HINDRANCE = 1 << 27, (1 << 27) + 1
-"""Streams of an episode's key, far above those of its steps; step h hinders by HINDRANCE + h."""
-ELSEWHERE = 1 << 26
-"""The stream of what is seen where one was carried to."""
 Worlds = tuple[tuple[float, PerturbedMDP], ...]
 """Latent MDPs and how likely an episode is in each of them."""
 
@@ -98,15 +95,15 @@ class BlockTarget:
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """s₁ ~ μ, x₁ ~ q(· | s₁)."""
-        drawn = jax.vmap(jax.random.uniform)(stream(keys, 0))
+        drawn = jax.vmap(jax.random.uniform)(stream(keys, START))
         states = self.starts[_invert(self.start_outcome[None], drawn[:, None])]
-        return states, self._seen(states, keys, 1, self._episodes(keys))
+        return states, self._seen(states, keys, SIGHT, self._episodes(keys))
 
     def step(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
         """a' ~ ξ(· | s, a), s' = T°(s, a'), r = R°(s, a'), x' ~ q(· | s')."""
-        drawn = jax.vmap(jax.random.uniform)(stream(keys, 2 * h + 2))
+        drawn = jax.vmap(jax.random.uniform)(stream(keys, HAPPENING + 2 * h))
         happened = _invert(_at(self.outcome, h, 3)[state, actions], drawn[:, None])
         episodes = self._episodes(keys)
         if episodes is not None:
@@ -114,7 +111,7 @@ class BlockTarget:
             happened = hinder(episodes, stream(keys, HINDRANCE + h), state, happened)
         rewards = _at(self.reward, h, 2)[state, happened]
         state = _at(self.successor, h, 2)[state, happened]
-        return state, self._seen(state, keys, 2 * h + 3, episodes), rewards
+        return state, self._seen(state, keys, SIGHT + 2 * (h + 1), episodes), rewards
 
     def put(self, state: int, keys: jax.Array) -> tuple[State, jax.Array]:
         """Episodes that somebody has carried to a state, and what is seen there."""
@@ -125,7 +122,7 @@ class BlockTarget:
         """Drawn anew from the same key at every step: nothing has to be carried."""
         if self.circumstances is None:
             return None
-        return jax.vmap(self.circumstances.draw)(stream(keys, EPISODE))
+        return jax.vmap(self.circumstances.draw)(stream(keys, CIRCUMSTANCES))
 
     def _seen(self, states: jax.Array, keys: jax.Array, number: Any, episodes: Any) -> jax.Array:
         if episodes is None:

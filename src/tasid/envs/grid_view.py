@@ -94,34 +94,6 @@ def background(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -
     return _mosaic(tiles[_kinds(seen)])[..., 0]
 
 
-def map_picture(
-    cells: Cells,
-    pose: tuple[int, int, int] | NDArray[np.integer[Any]],
-    *,
-    tile_size: int = 32,
-    highlight: bool = True,
-    see_through_walls: bool = False,
-) -> NDArray[np.uint8]:
-    """The whole map from above with the agent on it; `highlight` lightens what the agent sees."""
-    here, there, heading = (int(part) for part in pose)
-    poses = [(here, there, heading)]
-    lit = np.zeros(cells.shape, dtype=bool)
-    if highlight:
-        row, column, inside = _in_front(cells, poses)
-        seen = inside & view(cells, poses, see_through_walls=see_through_walls).visible
-        lit[row[seen], column[seen]] = True
-    tiles = [
-        tile(content, size=tile_size, highlight=bright)
-        for content in _CONTENTS
-        for bright in (False, True)
-    ]
-    content, bright = int(cells[here, there]), bool(lit[here, there])
-    tiles.append(tile(content, size=tile_size, agent=heading, highlight=bright))
-    kinds = 2 * cells.astype(np.intp) + lit
-    kinds[here, there] = len(tiles) - 1
-    return _mosaic(np.stack(tiles)[kinds[None]])[0]
-
-
 def _in_front(
     cells: Cells, poses: Poses
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:

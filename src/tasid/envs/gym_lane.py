@@ -7,6 +7,7 @@ environment for the next episode. Worker processes import this, so it does witho
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -103,8 +104,8 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
         try:
             paid = float(reward)
         except (TypeError, ValueError):
-            paid = np.nan
-        if not np.isfinite(paid):
+            paid = math.nan
+        if not math.isfinite(paid):
             told, paid = {REFUSED: f"reward: {reward!r} is not a finite number"}, 0.0
         if terminated or truncated:
             self._over = True

@@ -43,17 +43,27 @@ class Encoding:
         """One observation as the learner sees it; an `ObservationError` if it cannot be."""
         if self.preprocess is not None:
             raw = np.asarray(self.preprocess(raw))
-        trouble = _trouble(self.space, raw, "observation")
-        if trouble is not None:
-            raise ObservationError(trouble)
+        refuse_other(self.space, raw)
         if len(self.shape) == 3:
             return _picture(np.asarray(raw), self.space, self.resize)
         with np.errstate(over="ignore"):  # what float32 cannot hold is refused below
             flat = np.asarray(spaces.flatten(self.space, raw)).astype(np.float32)
-        if not np.isfinite(flat).all():
-            where = int(np.flatnonzero(~np.isfinite(flat))[0])
-            raise ObservationError(f"observation: {flat[where]} at place {where}; not finite")
+        refuse_infinite(flat)
         return flat
+
+
+def refuse_other(space: Space[Any], raw: Any) -> None:
+    """Refuse an observation that is not one of its space."""
+    trouble = _trouble(space, raw, "observation")
+    if trouble is not None:
+        raise ObservationError(trouble)
+
+
+def refuse_infinite(flat: NDArray[Any]) -> None:
+    """Refuse numbers that are not finite."""
+    if not np.isfinite(flat).all():
+        where = int(np.flatnonzero(~np.isfinite(flat))[0])
+        raise ObservationError(f"observation: {flat[where]} at place {where}; not finite")
 
 
 def encoding_of(

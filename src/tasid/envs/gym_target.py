@@ -44,8 +44,11 @@ class GymTarget:
         retries: int,
         environment: Mapping[str, Any] | None,
         tolerant: bool = False,
+        elsewhere: Any = None,
     ) -> None:
         self._lanes = lanes
+        self.elsewhere = elsewhere
+        """Who plays whole episodes in the place of this process (`tasid.envs.ray_crew`), if any."""
         self.retries = retries
         """How often an episode in which the environment raised is run again."""
         self._tolerant = tolerant
@@ -98,6 +101,7 @@ class GymTarget:
             retries=self.retries,
             environment=self.environment,
             tolerant=self._tolerant,
+            elsewhere=self.elsewhere,
         )
 
     def reset(self, keys: jax.Array) -> tuple[Episodes, Any]:
@@ -130,6 +134,8 @@ class GymTarget:
     def close(self) -> None:
         """Close the environments."""
         self._lanes.close()
+        if self.elsewhere is not None:
+            self.elsewhere.close()
 
     def __enter__(self) -> GymTarget:
         return self

@@ -26,6 +26,7 @@ _OBSERVED = ("observation", "render")
 _BAD = ("raise", "retry")
 _RENDERED = 64
 """Pixels in a row of a rendering, at most, unless told otherwise."""
+RAY = "ray"
 _OURS = "tasid/"
 """Ids of ours begin with this; their horizon is an option of the environment, too."""
 
@@ -40,7 +41,7 @@ def wrap(
     preprocess: Callable[[Any], Any] | None = None,
     observe: str = "observation",
     resize: int | tuple[int, int] | None = None,
-    workers: bool = False,
+    workers: bool | str = False,
     retries: int = _RETRIES,
     step_timeout: float | None = None,
     reset_timeout: float | None = None,
@@ -51,7 +52,9 @@ def wrap(
 
     `env` is an id (`options` then go to `gymnasium.make`), a function that makes environments, or a
     single environment. `num_envs` of them run side by side (8 by default, 1 for a single one), in
-    processes of their own with `workers`. The data are the same whatever `num_envs`.
+    processes of their own with `workers`, on any node of a Ray cluster with `workers="ray"`, the
+    cluster that this program is connected to or one that is started here
+    (docs/scale.md). The data are the same whatever `num_envs` and `workers`.
 
     Learners see `preprocess(observation)`, or the picture that `render()` gives with
     `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns), and what is
@@ -71,6 +74,8 @@ def wrap(
     factory, name, single = _factory(env, observe, options)
     number = (1 if single else _LANES) if num_envs is None else num_envs
     _check_numbers(number, retries, single=single, workers=workers)
+    if workers not in (True, False, RAY):
+        raise ValueError(f"workers: {workers!r} is none of True, False and {RAY!r}")
     _check_timeouts(step_timeout, reset_timeout, workers=workers)
     if on_bad_observation not in _BAD:
         raise ValueError(f"on_bad_observation: {on_bad_observation!r} is none of {', '.join(_BAD)}")
@@ -95,20 +100,33 @@ def wrap(
         maker,
         number,
         first=None if workers else first,
-        workers=workers,
+        workers=workers is True,
         timeouts=Timeouts(step_timeout, reset_timeout),
     )
     asked = {**options, "observe": observe, "resize": resize}
     kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
+    told: dict[str, Any] = {
+        "name": name,
+        "horizon": horizon or limit or 0,
+        "limit": limit,
+        "retries": retries,
+        "environment": _record(env, kept) if preprocess is None else None,
+        "tolerant": on_bad_observation == "retry",
+    }
     return GymTarget(
-        lanes,
-        name=name,
-        horizon=horizon or limit or 0,
-        limit=limit,
-        retries=retries,
-        environment=_record(env, kept) if preprocess is None else None,
-        tolerant=on_bad_observation == "retry",
+        lanes, **told, elsewhere=_crew(maker, number, told) if workers == RAY else None
     )
+
+
+def _crew(maker: LaneMaker, number: int, told: dict[str, Any]) -> Any:
+    from tasid.envs.ray_crew import Crew
+
+    return Crew(maker, number, partial(_alone, told=told))
+
+
+def _alone(maker: LaneMaker, told: dict[str, Any]) -> GymTarget:
+    """A target with one environment, for somebody else's process."""
+    return GymTarget(Lanes(maker, 1, first=None, workers=False), **told)
 
 
 def _factory(
@@ -187,7 +205,7 @@ def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:
     return {"name": GYM + env.removeprefix(GYM), "options": plain}
 
 
-def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool) -> None:
+def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool | str) -> None:
     for name, number, least in (("num_envs", num_envs, 1), ("retries", retries, 0)):
         whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
         if not whole or number < least:
@@ -201,14 +219,14 @@ def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool) 
         )
 
 
-def _check_timeouts(step: Any, reset: Any, *, workers: bool) -> None:
+def _check_timeouts(step: Any, reset: Any, *, workers: bool | str) -> None:
     for name, seconds in (("step_timeout", step), ("reset_timeout", reset)):
         if seconds is None:
             continue
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not 0 < seconds < float("inf"):
             raise ValueError(f"{name}: {seconds!r} is no number of seconds above 0")
-        if not workers:
+        if workers is not True:
             raise ValueError(
                 f"{name}: {seconds} without workers=True; only a process of its own can be ended"
             )

@@ -14,14 +14,6 @@ import jax.numpy as jnp
 State = Any
 """Whatever a target needs to go on with its episodes; never looked into by a learner."""
 
-EVALUATION = 1 << 30
-DIAGNOSIS = EVALUATION + 1
-MONITORING = EVALUATION + 2
-CALIBRATION = EVALUATION + 3
-RECORDING = EVALUATION + 7
-CERTIFICATION = EVALUATION + 32
-"""Phases of episodes that are not learning; learning step h has phase h."""
-
 
 @runtime_checkable
 class Target(Protocol):

@@ -1,4 +1,4 @@
-"""Episodes on a target that JAX cannot trace: a few at a time, and none but those wanted.
+"""Episodes by the batch: compiled, or on a target that JAX cannot trace none but those wanted.
 
 Policies run at one fixed width, but an episode may cost money, and a target may have room for a
 single one. So batches of the full width have real rows and padding, and padding acts nowhere.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -16,6 +17,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.envs.target import Collateral, EpisodeFailed, State, Target
+
+
+def episode_tables(
+    target: Target, run: Callable[..., Any], *arguments: Any, episodes: int, width: int
+) -> Any:
+    """Tables [episodes, …] of `run(target, *arguments, first)`, which gives `width` of them.
+
+    `run` is a function of a module: it is compiled once for all targets of a kind.
+    """
+    chunks = [(first, range(min(width, episodes - first))) for first in range(0, episodes, width)]
+    if not target.traceable:  # all at once, for targets that have more than a batch to hand out
+        groups = [(partial(_play, run, (*arguments, first)), rows) for first, rows in chunks]
+        return joined(in_groups(target, groups, width=width))
+    return joined(
+        [
+            batch_tables(target, run, *arguments, first, rows=rows, width=width)
+            for first, rows in chunks
+        ]
+    )
+
+
+def batch_tables(
+    target: Target, run: Callable[..., Any], *arguments: Any, rows: range, width: int
+) -> Any:
+    """Some rows of the tables [width, …] that `run(target, *arguments)` gives."""
+    if not target.traceable:
+        return in_waves(target, partial(_play, run, arguments), rows=rows, width=width)
+    whole = _compiled(run)(target, *arguments)
+    return jax.tree.map(lambda table: np.asarray(table)[rows.start : rows.stop], whole)
+
+
+def _play(run: Callable[..., Any], arguments: Sequence[Any], target: Target) -> Any:
+    """With names of its own, not a closure: it may be sent to another process."""
+    return run(target, *arguments)
+
+
+@cache
+def _compiled(run: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(run)
 
 
 class Seats:
@@ -68,15 +108,38 @@ class Seats:
         return jnp.asarray(full)
 
 
-def in_waves(
-    target: Target, run: Callable[[Target], Any], *, rows: Iterable[int], width: int
-) -> Any:
+Run = Callable[[Target], Any]
+"""Plays episodes of the full width in a target it is given, and gives tables [width, …]."""
+
+
+def in_waves(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
     """Tables [rows, …] of `run`, on a target that JAX cannot trace.
 
     `run` sees a target of the full width and gives tables [width, …], of which only the rows of the
     episodes that really ran are kept. As many run at a time as the target has room for; an episode
     that failed is run again, so that no table holds part of one.
     """
+    return in_groups(target, [(run, rows)], width=width)[0]
+
+
+def in_groups(
+    target: Target, groups: Sequence[tuple[Run, Iterable[int]]], *, width: int
+) -> list[Any]:
+    """As `in_waves`, for several at once: a target that plays elsewhere has more to hand out."""
+    elsewhere = getattr(target, "elsewhere", None)
+    if elsewhere is None:
+        return [here(target, run, rows=rows, width=width) for run, rows in groups]
+    played = elsewhere.play(target, [(run, list(rows)) for run, rows in groups], width)
+    return [joined(parts) for parts in played]
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Tables of some rows each, one after the other."""
+    return jax.tree.map(lambda *tables: np.concatenate(tables), *parts)
+
+
+def here(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
+    """`in_waves` by this very process."""
     wanted = list(rows)
     waiting, attempts = list(wanted), Counter[int]()
     room, retries = getattr(target, "num_envs", width), getattr(target, "retries", 0)
@@ -98,3 +161,26 @@ def in_waves(
             waiting.insert(0, row)
     columns = zip(*(kept[row] for row in wanted), strict=True)
     return jax.tree.unflatten(shape, [np.stack(column) for column in columns])
+
+
+class _Asked(Exception):
+    """What a run would have begun with."""
+
+    def __init__(self, keys: jax.Array) -> None:
+        self.keys = keys
+
+
+class _Probe(Seats):
+    """A target that is asked once, and tells what for."""
+
+    def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
+        raise _Asked(keys)
+
+
+def keys_of(target: Target, run: Run, width: int) -> jax.Array:
+    """The keys of the episodes that `run` would play, [width]; nothing is played."""
+    try:
+        run(_Probe(target, [], width))
+    except _Asked as asked:
+        return asked.keys
+    raise RuntimeError("a run that begins no episodes has no keys")

@@ -1,4 +1,4 @@
-"""Where the states of a grid map lie: what a picture needs and no computation does."""
+"""Where the states of a grid map lie: for pictures, and for what one can see from there."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ def run_baseline(
     order: BaselineOrder,
     folder: str | Path,
     *,
+    home: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -95,7 +96,7 @@ def run_baseline(
             **figures,
             "decoder_accuracy": None,
             "seconds": seconds,
-            "policy": str(Path(folder) / run.policy_folder.name),
+            "policy": str(Path(home or folder) / run.policy_folder.name),
         }
         run.write_evaluation(summary, {"returns": scored.returns})
     return summary

@@ -16,25 +16,25 @@ from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.chain import at
 from tasid.envs import BlockMDP, Latent
 from tasid.envs.rollout import Moment, trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key
+from tasid.envs.waves import episode_tables
 
 
 def beliefs_right(
     policy: BeliefPolicy, env: BlockMDP, *, episodes: int, seed: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Was the likeliest state the true one, and how sure was the belief? [H, episodes] each"""
-    parts = [
-        _chunk(env.target, policy.actor, seed_key(seed), first)
-        for first in range(0, episodes, WIDTH)
-    ]
-    right, sure = (np.concatenate(hits, axis=1) for hits in zip(*parts, strict=True))
-    return right[:, :episodes], sure[:, :episodes].astype(np.float64)
+    arguments = policy.actor, seed_key(seed)
+    right, sure = episode_tables(env.target, _right, *arguments, episodes=episodes, width=WIDTH)
+    return right.T, sure.T.astype(np.float64)
 
 
-@jax.jit
-def _chunk(target: Any, actor: BeliefActor, key: jax.Array, first: Any) -> Any:
+def _right(target: Any, actor: BeliefActor, key: jax.Array, first: Any) -> Any:
+    """Of every episode and step, [W, H]."""
     keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
-    return trace(target, actor, keys, record=partial(_hits, actor))[1]
+    right, sure = trace(target, actor, keys, record=partial(_hits, actor))[1]
+    return right.T, sure.T
 
 
 def _hits(

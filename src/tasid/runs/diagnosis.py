@@ -18,7 +18,9 @@ from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.decoder import WIDTH, Decoder
 from tasid.envs import BlockMDP, Latent
 from tasid.envs.rollout import Moment, trace
-from tasid.envs.target import DIAGNOSIS, episode_keys, seed_key
+from tasid.envs.streams import DIAGNOSIS
+from tasid.envs.target import episode_keys, seed_key
+from tasid.envs.waves import episode_tables
 from tasid.runs.belief_diagnosis import beliefs_right
 
 
@@ -43,10 +45,10 @@ def diagnose(
     if isinstance(policy, BeliefPolicy):
         right = beliefs_right(policy, env, episodes=episodes, seed=seed)[0].mean(axis=1)
         return Diagnosis(right[1:], right)
-    key = seed_key(seed)
-    parts = [_chunk(env.target, policy.decoder, key, first) for first in range(0, episodes, WIDTH)]
-    decoded, tracked = (np.concatenate(hits, axis=1) for hits in zip(*parts, strict=True))
-    return Diagnosis(decoded[:-1, :episodes].mean(axis=1), tracked[:, :episodes].mean(axis=1))
+    arguments = policy.decoder, seed_key(seed)
+    hits = episode_tables(env.target, _right, *arguments, episodes=episodes, width=WIDTH)
+    decoded, tracked = (table.mean(axis=0) for table in hits)
+    return Diagnosis(decoded[:-1], tracked)
 
 
 def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
@@ -65,13 +67,13 @@ def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0)
     return float(shared.max(axis=1).sum() / shared.sum())
 
 
-@jax.jit
-def _chunk(
+def _right(
     target: Any, decoder: Decoder, key: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """Of every episode and step, [W, H]."""
     keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
-    _, hits = trace(target, decoder, keys, record=partial(_hits, decoder))
-    return hits
+    decoded, tracked = trace(target, decoder, keys, record=partial(_hits, decoder))[1]
+    return decoded.T, tracked.T
 
 
 def _hits(

@@ -67,6 +67,10 @@ class Journal:
         """How many are on disk."""
         self._read()
 
+    def has(self, key: bytes) -> bool:
+        """Is there an episode of this key to take?"""
+        return bool(self._places.get(key))
+
     def take(self, key: bytes) -> Played | None:
         """The next episode of this key that is on record; None if there is none left."""
         places = self._places.get(key)

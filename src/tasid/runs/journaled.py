@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tasid.envs import BlockMDP
 from tasid.envs.target import State, Target
+from tasid.envs.waves import Run, here, keys_of
 from tasid.runs.journal import Journal, Played
 from tasid.runs.unfinished import RECORD
 from tasid.storage import write_bytes_atomically
@@ -90,6 +91,8 @@ class Journaled:
             return self._finished
         if name == "with_horizon":
             return lambda horizon: Journaled(value(horizon), self._journal)
+        if name == "elsewhere" and value is not None:
+            return _Elsewhere(self._target, value, self._journal)
         return value
 
     @property
@@ -186,8 +189,70 @@ class Journaled:
         return np.stack(found)
 
 
+class _Elsewhere:
+    """Plays elsewhere what is not on record; what comes back goes on record as it comes."""
+
+    def __init__(self, target: Target, inner: Any, journal: Journal) -> None:
+        self._target, self._inner, self._journal = target, inner, journal
+
+    def play(
+        self, target: Target, groups: Sequence[tuple[Run, Sequence[int]]], width: int
+    ) -> list[list[Any]]:
+        """One table per row of every group."""
+        taken = [self._on_record(run, rows, width) for run, rows in groups]
+        left = [
+            (run, [row for row in rows if row not in known])
+            for (run, rows), known in zip(groups, taken, strict=True)
+        ]
+        if any(rows for _, rows in left):
+            played = self._inner.play(self._target, left, width, noting, self._note)
+            for (_, rows), known, parts in zip(left, taken, played, strict=True):
+                known.update((row, table) for row, (table, _) in zip(rows, parts, strict=True))
+        return [
+            [known[row] for row in rows] for (_, rows), known in zip(groups, taken, strict=True)
+        ]
+
+    def _note(self, played: tuple[Any, list[Played]]) -> None:
+        for episode in played[1]:
+            self._journal.add(episode)
+        self._journal.settle()
+
+    def _on_record(self, run: Run, rows: Sequence[int], width: int) -> dict[int, Any]:
+        """The tables of those rows whose episodes are on record."""
+        keys = np.asarray(jax.random.key_data(keys_of(self._target, run, width)))
+        found: dict[int, Any] = {}
+        for row in rows:
+            if self._journal.has(keys[row].tobytes()):
+                replayed = Journaled(self._target, self._journal)
+                found[row] = here(replayed, run, rows=[row], width=width)
+        return found
+
+
+class _Notebook:
+    """A journal of nothing but what is new."""
+
+    def __init__(self) -> None:
+        self.added: list[Played] = []
+
+    def take(self, key: bytes) -> None:
+        """Nothing is on record here."""
+
+    def add(self, episode: Played) -> None:
+        """Remember a whole episode."""
+        self.added.append(episode)
+
+    def settle(self) -> None:
+        """Whoever asked for it has the disk."""
+
+
+def noting(target: Target, run: Run, *, rows: Sequence[int], width: int) -> Any:
+    """Play, and give the episodes besides the tables."""
+    book: Any = _Notebook()
+    return here(Journaled(target, book), run, rows=rows, width=width), book.added
+
+
 @contextmanager
-def on_record(world: BlockMDP | Target, folder: Path) -> Iterator[BlockMDP | Target]:
+def on_record(world: BlockMDP | Target, folder: Path) -> Iterator[Any]:
     """The same world, its episodes kept in a folder as they come, for the length of a block.
 
     Those of compiled targets are not: they are made again faster than they are read.
@@ -208,7 +273,7 @@ def learning_on_record(
     target: Target, folder: Path | None, request: Mapping[str, Any]
 ) -> Iterator[Target]:
     """The target while something is learned for a folder, which the same request goes on with."""
-    if folder is None or target.traceable:
+    if folder is None:
         yield target
         return
     record = folder / RECORD
@@ -221,12 +286,8 @@ def learning_on_record(
                 f"{record}, or choose another folder"
             )
         write_bytes_atomically(record / _REQUEST, asked)
-        journal = Journal(record)
-        try:
-            yield Journaled(target, journal)
-        except BaseException:
-            journal.flush()
-            raise
+        with on_record(target, record) as one:
+            yield one
         shutil.rmtree(record)
 
 

@@ -17,6 +17,7 @@ from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts, StartsFound
+from tasid.algorithms.memory import Memory
 from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
@@ -26,9 +27,11 @@ from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
 from tasid.mdp.symmetry import labelled_symmetries
 from tasid.runs.events import Callback
+from tasid.runs.fits_on_record import FitsOnRecord
 from tasid.runs.journaled import learning_on_record
 from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
+from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
 
 METHODS = ("belief", "paper")
@@ -93,6 +96,7 @@ def learn(
     model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
+    record: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
 @overload
@@ -123,6 +127,7 @@ def learn(
     model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
+    record: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
     """Learn a robust policy in a target with the help of its map.
@@ -130,8 +135,9 @@ def learn(
     `simulator` may be left out for environments of ours, which bring theirs. With `seeds` (and
     perhaps one target per seed) one result per seed comes back; by the paper's method they train
     together under `vmap`, which changes float32 rounding. With `run_dir`, the policy is saved in
-    its `policy` folder, and the episodes of wrapped environments are on record there until then:
-    the same call goes on after an interruption, and asks the target nothing twice.
+    its `policy` folder, and fits and the episodes of wrapped environments are on record there until
+    then: the same call goes on after an interruption, and asks the target nothing twice. (`record`
+    is for those who look after such a folder themselves: fits are kept in it.)
 
     Method "belief" learns what states look like from whole episodes and acts on beliefs
     (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
@@ -185,16 +191,23 @@ def learn(
             stack.enter_context(learning_on_record(one, folder, {**request, "seed": number}))
             for one, folder, number in zip(targets, folders, group, strict=True)
         ]
+        # Seeds that train together have one memory, those that do not one each.
+        places = [record if folder is None else folder / RECORD for folder in folders]
+        memories = [None if place is None else FitsOnRecord(place) for place in places]
         if method == "paper":
-            learned = _run_paper(targets, plans, group, episodes, callbacks)
+            learned = _run_paper(targets, plans, group, episodes, callbacks, memories[0])
             results = [
                 _paper_result(*one, world, target)
                 for one, world, target in zip(learned, worlds, targets, strict=True)
             ]
         else:
             results = [
-                _learn_beliefs(world, target, plan, number, episodes, classes, model, callbacks)
-                for world, target, plan, number in zip(worlds, targets, plans, group, strict=True)
+                _learn_beliefs(
+                    world, target, plan, number, episodes, classes, model, callbacks, memory
+                )
+                for world, target, plan, number, memory in zip(
+                    worlds, targets, plans, group, memories, strict=True
+                )
             ]
         for result, folder in zip(results, folders, strict=True):
             if folder is not None:
@@ -217,6 +230,7 @@ def _learn_beliefs(
     classes: str | None,
     model: Any,
     callbacks: Sequence[Callback],
+    memory: Memory | None,
 ) -> LearningResult:
     if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
         raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
@@ -230,6 +244,7 @@ def _learn_beliefs(
         kinds=None if classes is None else [classes],
         model=model,
         callbacks=callbacks,
+        memory=memory,
     )
     policy = BeliefPolicy(
         plan,
@@ -283,6 +298,7 @@ def _run_paper(
     seeds: Sequence[int],
     episodes: Episodes,
     callbacks: Sequence[Callback],
+    memory: Memory | None,
 ) -> Runs:
     """All seeds together under `vmap`; with several starts, a seed's hypotheses together."""
     if any(plan.simulator.starts.size > 1 for plan in plans):
@@ -300,7 +316,7 @@ def _run_paper(
         raise ValueError(
             f"episodes: {episodes!r} with method 'paper', which needs a number or 'auto'"
         )
-    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds)
+    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds, memory=memory)
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
     return [(one, Diagnostics(_paper_model(one), one.steps)) for one in learned]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.envs import Target
-from tasid.envs.target import EVALUATION, EpisodeFailed, episode_keys, seed_key
+from tasid.envs.streams import BLIND
+from tasid.envs.target import EpisodeFailed, episode_keys, seed_key
 
-_PHASE = EVALUATION + 64
 _WIDTH = 128
 
 
@@ -57,7 +57,7 @@ def _wave(
     width = room if target.traceable else number
     filled = np.zeros((width, steps), dtype=np.int64)
     filled[:number] = commands
-    keys = episode_keys(seed_key(seed), _PHASE, first + jnp.arange(width))
+    keys = episode_keys(seed_key(seed), BLIND, first + jnp.arange(width))
     rewards = np.zeros((number, steps))
     ended = np.full(number, steps + 1)
     seen = {}

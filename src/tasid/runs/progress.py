@@ -1,7 +1,12 @@
-"""A progress bar on standard error: how far, episodes, time left, and a figure that tells most."""
+"""Progress on standard error: how far, episodes, time left, and a figure that tells most.
+
+A bar on a terminal; elsewhere, as in the log of a job, a plain line now and then.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +24,9 @@ from rich.progress import Progress as Bar
 from tasid.algorithms.belief_method import BatchEnded
 from tasid.algorithms.tasid import StepEnded
 from tasid.runs.events import Event
+
+_EVERY = 10.0
+"""Seconds between two plain lines, and before the first."""
 
 
 class Shown:
@@ -59,6 +67,8 @@ class Progress(Shown):
         )
         self._task = self._bar.add_task("learn", total=None, episodes=0, figure="…")
         self._episodes = 0
+        self._plain, self._words = quiet, (what, figure)
+        self._said = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, BatchEnded):
@@ -75,3 +85,10 @@ class Progress(Shown):
         self._bar.update(
             self._task, completed=completed, total=total, episodes=episodes, figure=figure
         )
+        if self._plain and time.monotonic() - self._said >= _EVERY:
+            what, named = self._words
+            whole = "" if total is None else f" of {total}"
+            told = f"{what} {completed}{whole}, {episodes} episodes, {named} {figure}"
+            sys.stderr.write(f"tasid: {told}\n")
+            sys.stderr.flush()
+            self._said = time.monotonic()

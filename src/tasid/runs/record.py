@@ -114,7 +114,7 @@ class Run:
                 f"{self.folder}: no run here (run.json is missing); give a folder that "
                 "'tasid train --out' or 'tasid reproduce --out' wrote"
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: not valid JSON ({error})") from None
         if not isinstance(loaded, dict):
             raise ArtifactError(f"{path}: not a JSON object")
@@ -136,7 +136,7 @@ class Run:
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             try:
                 rows.append(read(json.loads(line)))
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 raise ArtifactError(f"{path}, line {number}: not a record ({error})") from None
         return rows
 

@@ -16,7 +16,8 @@ from tasid.algorithms.evaluate import Scorable, check_fit
 from tasid.beliefs.classes import Classes
 from tasid.envs import BlockMDP, Target
 from tasid.envs.rollout import Actor
-from tasid.envs.target import RECORDING, seed_key
+from tasid.envs.streams import RECORDING
+from tasid.envs.target import seed_key
 from tasid.mdp import AbstractSimulator, robust_dp
 from tasid.runs.episode_log import DTYPES, EpisodeLog, check_size
 from tasid.runs.learn import dtype_of, environment_of

@@ -56,6 +56,7 @@ def train(
     order: Order,
     folder: str | Path,
     *,
+    home: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -64,7 +65,8 @@ def train(
     """Carry out the order; the folder holds everything, the returned summary the figures.
 
     A run of the same order that stopped early goes on (`tasid.runs.unfinished`); with `resume`
-    nothing else will do, and a complete one is not made again.
+    nothing else will do, and a complete one is not made again. `home` is the folder that the
+    summary names, for a run that will be moved there.
     """
     world = open_world(order.environment, **order.options)
     asked = _asked(order, world)
@@ -86,6 +88,7 @@ def train(
             method=order.method,
             classes=order.classes,
             starts=order.starts,
+            record=run.record,
             callbacks=[events.append, *callbacks],
         )
         seconds = time.perf_counter() - started
@@ -95,7 +98,7 @@ def train(
         summary.update(
             certificate=_certificate(order, env, result),
             seconds=seconds,
-            policy=str(Path(folder) / run.policy_folder.name),
+            policy=str(Path(home or folder) / run.policy_folder.name),
         )
         run.write_evaluation(summary, arrays)
     return summary

@@ -50,7 +50,7 @@ def staging(
     final = Path(os.path.abspath(folder))
     partial = partial_of(final)
     with sole_writer(folder):
-        _settle(final, partial, overwrite=overwrite)
+        settle(final, partial, overwrite=overwrite)
         _check_free(final, overwrite, shown=folder)
         going_on = _going_on(partial, asked, folder, overwrite=overwrite, resume=resume)
         if going_on:
@@ -62,7 +62,7 @@ def staging(
         try:
             yield partial
             _check_free(final, overwrite, shown=folder)
-            _settle(final, partial, overwrite=overwrite)
+            settle(final, partial, overwrite=overwrite)
         except BaseException:
             if not (on_record(partial) or (partial / SUMMARY).exists()):
                 shutil.rmtree(partial, ignore_errors=True)
@@ -98,7 +98,7 @@ def finished(folder: str | Path, asked: bytes) -> dict[str, Any] | None:
     try:
         same = (place / ASKED).read_bytes() == asked
         summary = json.loads((place / SUMMARY).read_bytes()) if same else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return summary if isinstance(summary, dict) else None
 
@@ -150,11 +150,11 @@ def _difference(before: bytes, asked: bytes) -> str:
         old, new = json.loads(before), json.loads(asked)
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         return f"{names[0]}: {old.get(names[0])}, now {new.get(names[0])}"
-    except (ValueError, TypeError, AttributeError, IndexError):
+    except (ValueError, TypeError, AttributeError, IndexError, RecursionError):
         return "its run.json is damaged"
 
 
-def _settle(final: Path, partial: Path, *, overwrite: bool) -> None:
+def settle(final: Path, partial: Path, *, overwrite: bool = False) -> None:
     """Put a complete run in its place, and clear up what a killed writer left of the old one."""
     replaced = final.with_name(f".{final.name}.replaced")
     if (partial / SUMMARY).exists() and _free(final, overwrite):

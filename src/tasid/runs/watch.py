@@ -19,7 +19,8 @@ from tasid.algorithms.belief_policy import BeliefAgent
 from tasid.algorithms.decoder import WIDTH
 from tasid.algorithms.evaluate import check_fit, oracle
 from tasid.envs import BlockMDP, Latent, Target
-from tasid.envs.target import EVALUATION, episode_keys, seed_key
+from tasid.envs.streams import EVALUATION
+from tasid.envs.target import episode_keys, seed_key
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from tasid.envs import BlockMDP, make
 from tasid.mdp import robust_dp
 from tasid.runs.baselines import BASELINES, Baseline, pause_arrays, paused_from, train_baseline
 from tasid.runs.experiments.completed import completed_return
-from tasid.runs.experiments.records import Log
 from tasid.runs.experiments.sweep import Desk, Experiment, Interrupted, Job
+from tasid.runs.experiments.told import ToldLog
 from tasid.runs.learn import LearningResult, learn
 
 ETA = 0.1
@@ -176,7 +176,7 @@ class _Recorder:
     """Writes the checkpoints of a baseline down."""
 
     desk: Desk
-    log: Log
+    log: ToldLog
     baseline: Baseline
     solved: Callable[[Checkpoint], bool]
     kept: float = field(default_factory=time.monotonic)
@@ -291,7 +291,7 @@ def _work_paper(job: Job, desk: Desk) -> None:
     desk.tell(1.0)
 
 
-def _record_steps(log: Log, env: BlockMDP, result: LearningResult, seed: int) -> None:
+def _record_steps(log: ToldLog, env: BlockMDP, result: LearningResult, seed: int) -> None:
     """What training episodes of the paper's method earn, step by step."""
     spent, policy = 0, result.policy
     assert isinstance(policy, Policy)
@@ -303,7 +303,7 @@ def _record_steps(log: Log, env: BlockMDP, result: LearningResult, seed: int) ->
         _trained(log, spent, earned, step.seconds_collecting + step.seconds_fitting)
 
 
-def _trained(log: Log, episodes: int, earned: float, seconds: float = 0.0) -> None:
+def _trained(log: ToldLog, episodes: int, earned: float, seconds: float = 0.0) -> None:
     log.row(
         stage="target",
         episodes=episodes,
@@ -316,7 +316,7 @@ def _trained(log: Log, episodes: int, earned: float, seconds: float = 0.0) -> No
 
 def _evaluated(
     job: Job,
-    log: Log,
+    log: ToldLog,
     env: BlockMDP,
     value: float,
     result: LearningResult,

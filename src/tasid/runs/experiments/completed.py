@@ -6,7 +6,6 @@ a reward curve it needs a whole return, and from there on it takes uniformly ran
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,13 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.algorithms.decoder import WIDTH, Decoder, Tracked
-from tasid.algorithms.tasid import EXPLORATION, random_actions
+from tasid.algorithms.tasid import random_actions
 from tasid.envs import Target
 from tasid.envs.rollout import roll
+from tasid.envs.streams import ACTING, COMPLETION
 from tasid.envs.target import episode_keys, seed_key, stream
-
-_COMPLETION = EXPLORATION + 3
-"""The stream of the random actions of step 0; those of later steps follow it."""
+from tasid.envs.waves import episode_tables
 
 
 class _Completing(NamedTuple):
@@ -38,8 +36,8 @@ class _Completing(NamedTuple):
     ) -> tuple[Tracked, jax.Array]:
         memory, planned = self.decoder.act(memory, observations, step)
         number = self.decoder.num_actions
-        exploring = random_actions(stream(self.keys, EXPLORATION), number)
-        random = random_actions(stream(self.keys, _COMPLETION + step), number)
+        exploring = random_actions(stream(self.keys, ACTING), number)
+        random = random_actions(stream(self.keys, COMPLETION + step), number)
         later = jnp.where(step == self.h, exploring, random)
         return memory, jnp.where(step < self.h, planned, later)
 
@@ -51,14 +49,12 @@ def completed_return(
 
     The models of earlier steps are those of the finished decoder: they collected the episodes.
     """
-    key = seed_key(seed)
-    parts = [_chunk(target, decoder, key, h, first) for first in range(0, episodes, WIDTH)]
-    returns = np.concatenate([np.asarray(part, np.float64) for part in parts])[:episodes]
-    return float(returns.mean())
+    arguments = decoder, seed_key(seed), h
+    returns = episode_tables(target, _returns, *arguments, episodes=episodes, width=WIDTH)
+    return float(np.asarray(returns, np.float64).mean())
 
 
-@partial(jax.jit)
-def _chunk(
+def _returns(
     target: Any, decoder: Decoder, key: jax.Array, h: jax.Array, first: jax.Array
 ) -> jax.Array:
     keys = episode_keys(key, h, first + jnp.arange(WIDTH))

@@ -91,6 +91,10 @@ class Records:
         """Open one series to go on writing it."""
         return Log(self._path(setting, seed), self._unfinished(setting, seed), dict(heading))
 
+    def kept(self, setting: str, seed: int, configuration: Mapping[str, Any]) -> Artifact | None:
+        """What a run of this configuration goes on from, if it was interrupted."""
+        return self.log(setting, seed, {"configuration": dict(configuration)}).kept()
+
     def finished(self, setting: str, seed: int, configuration: Mapping[str, Any]) -> bool:
         """Is there an ending, and was that run of this very configuration?"""
         path = self._path(setting, seed)
@@ -126,7 +130,7 @@ class Log:
 
     def resume(self) -> Artifact | None:
         """What was kept, with later rows dropped; None, and an empty log, if nothing was."""
-        kept = self._kept()
+        kept = self.kept()
         lines = [_dump({_HEADING: self.heading})]
         if kept is not None:
             lines = [*_lines(self.path)[: int(kept.metadata["rows"])], *lines]
@@ -161,7 +165,8 @@ class Log:
             os.close(descriptor)
         self._rows += 1
 
-    def _kept(self) -> Artifact | None:
+    def kept(self) -> Artifact | None:
+        """What to go on from; None if there is nothing of use."""
         if not self.unfinished.exists() or not self.path.exists():
             return None
         try:

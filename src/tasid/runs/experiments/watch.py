@@ -7,7 +7,7 @@ import time
 
 from rich.progress import BarColumn, TextColumn
 
-from tasid.runs.experiments.sweep import State
+from tasid.runs.executors.dispatch import State
 from tasid.runs.progress import Shown
 
 _EVERY = 60.0
