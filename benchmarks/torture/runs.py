@@ -31,11 +31,16 @@ ORDERS = {
 _IMPORTED = ["tasid.cli", "tasid.runs.train", "tasid.runs.baseline_run", "gymnasium"]
 """What all commands import, which takes longer than they do: once, by a process that forks."""
 
+_TURNS = 5
+"""Runs for each that a signal has to find under way, at most."""
+
 
 def _command(order: str, folder: str, said: str) -> None:
     """`tasid train` in a process of its own."""
-    # Shells and test runners may have their children ignore Ctrl-C.
+    # Shells and test runners may have their children ignore Ctrl-C, and a server of processes that
+    # was started for environments blocks it for all its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     place = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(place, 1)
     os.dup2(place, 2)
@@ -92,6 +97,8 @@ def _stopped(
     whole = {}
     turn = stopped = 0
     while stopped < number:
+        if turn >= _TURNS * number:
+            raise RuntimeError(f"{turn - stopped} of {turn} runs were complete whatever they got")
         name = list(ORDERS)[turn % len(ORDERS)]
         order, folder, chosen = ORDERS[name], place / f"run-{turn}", numbers[stopped % len(numbers)]
         if name not in whole:
