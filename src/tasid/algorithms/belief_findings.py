@@ -23,9 +23,9 @@ from tasid.beliefs.smoother import Emission, Tally, Weights, tally
 from tasid.mdp import AbstractSimulator
 
 _LEVEL = 0.01
-_ALLOWANCE = 0.15
+ALLOWANCE = 0.15
 """How far above η misses may lie in a place before the map is blamed: smoothing errs, too."""
-_FEWEST = 8.0
+FEWEST = 8.0
 """Visits before a place is tested."""
 _LEAP = 1e-4
 
@@ -107,9 +107,9 @@ def _errors(
     chain: Chain, given: Floats, hits: Floats, sim: AbstractSimulator, eta: float
 ) -> tuple[tuple[MapError, ...], NDArray[np.bool_]]:
     """Places with too many misses, and which they are, [T, M, A]."""
-    tested = given >= _FEWEST
+    tested = given >= FEWEST
     misses = given - hits
-    allowed = min(eta + _ALLOWANCE, 0.9)
+    allowed = min(eta + ALLOWANCE, 0.9)
     p_values = binom.sf(np.ceil(misses - 1e-6) - 1, np.floor(given + 1e-6), allowed)
     blamed = tested & (p_values * tested.sum() < _LEVEL)
     found = [

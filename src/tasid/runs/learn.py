@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
+from tasid.algorithms.belief_passages import closed_passages
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.memory import Memory
@@ -22,6 +23,7 @@ from tasid.algorithms.paper_method import PaperLearner
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
 from tasid.beliefs.classes import KINDS
+from tasid.beliefs.gaussian import Gaussians
 from tasid.envs import BlockMDP, Target
 from tasid.envs.target import check_wrapped, seed_key
 from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
@@ -261,21 +263,32 @@ def _learn_beliefs(
 
 def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
     best, setting = learnt.best, learnt.setting
-    found = agreed(
-        [
-            findings(
-                setting.chain,
-                one.classes,
-                one.emission,
-                learnt.chunks,
-                plan.simulator,
-                eta=plan.eta,
-                expected_eta=float(setting.weights().eta),
-            )
-            for one in learnt.fits
-            if one.classes.kind == best.classes.kind and type(one.emission) is type(best.emission)
-        ]
-    )
+    alike = [
+        one
+        for one in learnt.fits
+        if one.classes.kind == best.classes.kind and type(one.emission) is type(best.emission)
+    ]
+    each = [
+        findings(
+            setting.chain,
+            one.classes,
+            one.emission,
+            learnt.chunks,
+            plan.simulator,
+            eta=plan.eta,
+            expected_eta=float(setting.weights().eta),
+        )
+        for one in alike
+    ]
+    found = agreed(each)
+    fits = [
+        (one.emission, its)
+        for one, its in zip(alike, each, strict=True)
+        if isinstance(one.emission, Gaussians)
+    ]
+    if setting.described is not None and fits:
+        parts = setting, best.classes, learnt.chunks, plan.simulator
+        found = replace(found, map_errors=closed_passages(*parts, fits))
     return Diagnostics(
         model=best.name,
         batches=learnt.batches,
