@@ -159,7 +159,8 @@ def test_counts_of_commands_and_looks_are_those_of_all_paths(seed, kind, told):
     case = a_case(seed, kind, told=told)
     advantage = -np.random.default_rng(seed).random((3, case.chain.num_slots, 3))
     counted = tally(*case.smoother(eta=0.2))
-    found = expect(*case.smoother(eta=0.2), jnp.asarray(advantage, jnp.float32))
+    shown = 2 * case.arrays.features
+    found = expect(*case.smoother(eta=0.2), jnp.asarray(advantage, jnp.float32), shown)
     outcomes, counts = np.zeros(counted.outcomes.shape), np.zeros(case.classes.number)
     sums = np.zeros((case.classes.number, MOST_CLASSES))
     for n, episode in enumerate(case.episodes):
@@ -174,7 +175,7 @@ def test_counts_of_commands_and_looks_are_those_of_all_paths(seed, kind, told):
         for (h, look), weight in whole.arrivals.items():
             if h <= live:
                 counts[look] += weight / whole.total
-                sums[look] += weight / whole.total * case.logs[n, h]
+                sums[look] += weight / whole.total * 2 * case.logs[n, h]
         regret = sum(
             -advantage[h, case.slot(h, s), episode.commands[h]] * weight
             for (h, s), weight in whole.visits.items()

@@ -499,15 +499,8 @@ class BeliefLearner:
 
     def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
         """Who looked how, by the best fit, counted in the features of another measurement."""
-        if looks is best.looks:
-            return self.setting.expect(best.classes, best.emission, chunks)
-        both = [
-            old._replace(features=jnp.concatenate([old.features, new.features], axis=-1))
-            for old, new in zip(self._chunks(best.looks), chunks, strict=True)
-        ]
-        wide = best.emission.widened(int(chunks[0].features.shape[-1]))
-        found = self.setting.expect(best.classes, wide, both)
-        return found._replace(sums=found.sums[:, -chunks[0].features.shape[-1] :])
+        seen = chunks if looks is best.looks else self._chunks(best.looks)
+        return self.setting.expect(best.classes, best.emission, seen, counted=chunks)
 
 
 def setting_for(plan: RobustPlan) -> Setting:
@@ -522,6 +515,8 @@ def flat_fit(setting: Setting, classes: Classes, observation_shape: tuple[int, .
     dtype = np.uint8 if is_picture(observation_shape) else np.float32
     looks = fit_looks(np.zeros((2, *observation_shape), dtype))
     size = int(looks.components.shape[1])
+    if setting.chain.layered:  # as `measured` has them, so that one compiled programme serves both
+        looks = replace(looks, usual=jnp.zeros((setting.chain.horizon + 1, size)))
     flat = flat_gaussians(classes.number, size, setting.dimensions)
     return Fit("flat", classes, looks, flat, np.zeros(classes.number))
 

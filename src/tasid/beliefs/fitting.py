@@ -86,12 +86,20 @@ class Setting:
         """Of a smoother that expects this setting's slips."""
         return Weights(**{"eta": max(self.eta, _LEAST_ETA), **given}).arrays()
 
-    def expect(self, classes: Classes, emission: Emission, chunks: Chunks, **given: Any) -> Seen:
-        """Smooth the episodes by an emission."""
+    def expect(
+        self,
+        classes: Classes,
+        emission: Emission,
+        chunks: Chunks,
+        *,
+        counted: Chunks | None = None,
+        **given: Any,
+    ) -> Seen:
+        """Smooth the episodes by an emission; sums may be of other features of theirs."""
         weights = self.weights(**given)
         found = [
-            expect(self.chain, classes, emission, chunk, weights, self.advantage)
-            for chunk in chunks
+            expect(self.chain, classes, emission, chunk, weights, self.advantage, other.features)
+            for chunk, other in zip(chunks, counted or chunks, strict=True)
         ]
         real = [np.asarray(chunk.weight) > 0 for chunk in chunks]
 

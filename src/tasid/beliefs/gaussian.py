@@ -70,14 +70,6 @@ class Gaussians(NamedTuple):
             total = total + (square[:, j, None] * y[j][None] + linear[:, j, None]) * y[j][None]
         return total
 
-    def widened(self, more: int) -> Gaussians:
-        """The same for features with so many more columns, which it does not look at."""
-        blank = jnp.zeros((more, self.directions.shape[1]))
-        return self._replace(
-            centre=jnp.concatenate([self.centre, jnp.zeros(more)]),
-            directions=jnp.concatenate([self.directions, blank]),
-        )
-
     def shared(self, features: jax.Array) -> jax.Array:
         """What `scores` left out of ln p(x | c), [N]."""
         centred = features - self.centre[None]

@@ -79,11 +79,6 @@ class Scaled:
         scores = jax.lax.map(lambda block: self.scores(block, members), blocks)
         return jnp.moveaxis(scores, 0, 1).reshape(members.size, -1)[:, :rows]
 
-    def widened(self, more: int) -> Scaled:
-        """The same for features with so many more columns, which it does not look at."""
-        del more
-        return self
-
 
 def fit_scaled(
     classifier: Classifier, chunks: Sequence[Episodes], labels: Sequence[jax.Array]

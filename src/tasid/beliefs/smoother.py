@@ -256,9 +256,13 @@ def expect(
     episodes: Episodes,
     weights: Weights,
     advantage: jax.Array,
+    features: jax.Array,
 ) -> Expected:
-    """The expectation step: who looked how often, and how, and what that says of the policy."""
-    size = episodes.features.shape[-1]
+    """The expectation step: who looked how often, and how, and what that says of the policy.
+
+    `features` [H+1, N, D] are summed up; they may be others than those that places are told by.
+    """
+    size = features.shape[-1]
     nothing = jnp.zeros(episodes.weight.shape[0])
 
     def gather(so_far: tuple[jax.Array, ...], step: Step) -> tuple[jax.Array, ...]:
@@ -272,7 +276,7 @@ def expect(
         flat = (step.edges * weight[None, None]).reshape(-1, weight.size)
         told = jax.ops.segment_sum(flat, at(classes.of_edge, h).reshape(-1), members.size)
         counts = counts.at[members].add(told.sum(axis=1))
-        sums = sums.at[members].add(told @ episodes.features[h + 1])
+        sums = sums.at[members].add(told @ features[h + 1])
         return counts, sums, foreseen, regret
 
     nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, size))
@@ -288,7 +292,7 @@ def expect(
     counts, sums, foreseen, regret = smoothed.gathered
     start = smoothed.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
     counts = counts.at[classes.first].add(start.sum(axis=1))
-    sums = sums.at[classes.first].add(start @ episodes.features[0])
+    sums = sums.at[classes.first].add(start @ features[0])
     return Expected(counts, sums, smoothed.evidence, foreseen, regret)
 
 
