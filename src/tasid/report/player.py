@@ -58,9 +58,8 @@ def _name(episode: Episode) -> str:
 
 
 def _told(episode: Episode) -> str:
-    after = episode.carried_after
-    carried = "" if after is None else f", carried away after step {after - 1}"
-    return f"an episode of {episode.steps} steps{carried}, return {episode.total:.3g}"
+    carried = "" if episode.carried_after is None else "carried away: "
+    return f"{carried}{episode.steps} steps, return {episode.total:.3g}"
 
 
 def _data(
