@@ -19,6 +19,7 @@ from level import Part, part_of_the_floor, write_level, write_map
 from PIL import Image
 
 import tasid
+from tasid.algorithms.belief_method import BatchEnded
 from tasid.mdp import blind_value
 from tasid.report.player import episode_page
 
@@ -45,9 +46,9 @@ def main() -> None:
     print(f"{sim.num_states} poses, {sim.horizon} steps; the robust plan that knows its pose earns "
           f"{robust:.3f}, the best without eyes {blind_value(world):.3f}")  # fmt: skip
 
-    target = tasid.wrap(partial(DoomFloor, wad, sim, ETA), num_envs=1, resize=64)
+    target = tasid.wrap(partial(DoomFloor, wad, sim, ETA), num_envs=8, resize=64)
     episodes, scored = (36, 100) if asked.small else (asked.episodes, 1000)
-    result = tasid.learn(target, sim, eta=ETA, episodes=episodes, seed=asked.seed)
+    result = tasid.learn(target, sim, eta=ETA, episodes=episodes, seed=asked.seed, callbacks=[tell])
     score = tasid.evaluate(result.policy, target, episodes=scored, seed=asked.seed + 1)
     print(f"{result.episodes} episodes of learning: earns {score.mean:.3f} a time in {scored}, "
           f"ratio {score.mean / robust:.3f}")  # fmt: skip
@@ -56,6 +57,11 @@ def main() -> None:
     Image.fromarray(episode.observations[0]).save(out / "screen.png")
     print(f"an episode: {episode_page([episode], out / 'episode.html')}")
     target.close()
+
+
+def tell(batch: BatchEnded) -> None:
+    """A line after every batch."""
+    print(f"{batch.episodes:>5} episodes, the new ones earned {batch.return_mean:.3f}", flush=True)
 
 
 def map_of(part: Part, folder: Path) -> tasid.AbstractSimulator:
