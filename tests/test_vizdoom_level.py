@@ -1,4 +1,4 @@
-"""The level of examples/vizdoom, read back without the engine: its file, its lines, its places."""
+"""examples/vizdoom without the engine: the level's file, lines and places; how a pose is held."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import struct
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,14 +21,23 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def level():
-    path = ROOT / "examples" / "vizdoom" / "level.py"
-    spec = importlib.util.spec_from_file_location("vizdoom_level", path)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:  # dataclasses look their module up
-        patch.setitem(sys.modules, "vizdoom_level", module)
-        spec.loader.exec_module(module)
-    return module
+def modules():
+    """The example's own, by name; the engine is not there."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "vizdoom", SimpleNamespace(DoomGame=None))
+        for name in ("level", "doom_floor"):
+            path = ROOT / "examples" / "vizdoom" / f"{name}.py"
+            spec = importlib.util.spec_from_file_location(name, path)
+            found[name] = importlib.util.module_from_spec(spec)
+            patch.setitem(sys.modules, name, found[name])
+            spec.loader.exec_module(found[name])
+    return found
+
+
+@pytest.fixture(scope="module")
+def level(modules):
+    return modules["level"]
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +141,39 @@ def test_the_robust_way_goes_around_the_lobby(sim):
 
     assert beside_the_stairs(0.0)
     assert not beside_the_stairs(0.1)
+
+
+class Engine:
+    """Takes a while until it turns, knows whole units of length and 65 536 angles."""
+
+    def __init__(self, frozen):
+        self.pose, self.asked, self.frozen = [0, 0, 0], None, frozen
+
+    def send_game_command(self, command):
+        name, x, y = command.split()
+        assert name == "warp"
+        self.asked = [int(x), int(y)]
+
+    def make_action(self, buttons):
+        self.pose[:2], self.frozen = self.asked, self.frozen - 1
+        if self.frozen < 0:
+            self.pose[2] = (self.pose[2] - round(buttons[0] / 360 * 65536)) % 65536
+
+    def get_state(self):
+        x, y, angle = self.pose
+        return SimpleNamespace(game_variables=np.array([x, y, angle * 360 / 65536]))
+
+
+def test_the_loop_closes_on_the_nearest_pose(modules):
+    hold = modules["doom_floor"].hold
+    engine = Engine(frozen=18)
+    poses = ((270.2, 1409.6, -92.1), (12.0, 7.0, 180.0), (12.0, 7.0, 359.9))
+    for number, (x, y, angle) in enumerate(poses, 1):
+        hold(engine, x, y, angle)
+        assert engine.frozen == -number, "one turn is enough"
+        assert engine.pose == [round(x), round(y), round(angle / 360 * 65536) % 65536]
+
+
+def test_an_engine_that_does_not_move_is_told_of(modules):
+    with pytest.raises(RuntimeError, match="stays at 5, 6, 0° instead of 5, 6, 90°"):
+        modules["doom_floor"].hold(Engine(frozen=10**6), 5, 6, 90)
