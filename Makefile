@@ -51,7 +51,7 @@ torture-cluster: ## kill workers, nodes and drivers of a Ray cluster on this mac
 	@tools/venv.sh dev
 	.venv/bin/python -m benchmarks.torture_cluster $(ARGS)
 
-compat: ## train Stable-Baselines3's PPO on our Gymnasium ids (installs torch into .venv-compat)
+compat: ## Stable-Baselines3 on our Gymnasium ids, our learner in ViZDoom (installs torch into .venv-compat)
 	@compat/run.sh
 
 reproduce: ## make all figures and tables of the paper (SIZE=smoke, quick or full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.gaussian import flat_gaussians
 from tasid.beliefs.looks import fit_looks
 from tasid.report.player import ETAS, episode_page
+from tasid.report.replay import replay
 from tasid.runs.watch import watch_episode
 
 SMALL = "######\n#S...#\n#.##.#\n#...G#\n######"
@@ -44,11 +46,15 @@ def carried(policy, env):
 
 @pytest.fixture(scope="module")
 def page(carried, tmp_path_factory):
-    return episode_page(carried, tmp_path_factory.mktemp("page") / "p.html", carried_after=CARRIED)
+    return episode_page([carried], tmp_path_factory.mktemp("page") / "p.html")
 
 
 def data_of(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
+
+
+def first_of(page):
+    return data_of(page)["episodes"][0]
 
 
 def test_carried_away_is_as_before_until_then(policy, env, carried):
@@ -71,10 +77,10 @@ def test_only_within_the_episode(policy, env):
 
 
 def test_the_page_has_the_episode(page, carried, policy):
-    data, layout = data_of(page), policy.simulator.layout
-    assert len(data["steps"]) == carried.steps
-    assert data["carried"] == CARRIED
-    for h, step in enumerate(data["steps"]):
+    data, shown, layout = data_of(page), first_of(page), policy.simulator.layout
+    assert len(shown["steps"]) == carried.steps
+    assert shown["carried"] == CARRIED
+    for h, step in enumerate(shown["steps"]):
         assert sum(p for *_, p in step["belief"]) == pytest.approx(1, abs=0.03)
         assert step["truth"][:2] == layout.positions[carried.truth[h]].tolist()
         np.testing.assert_allclose(step["numbers"], carried.observations[h], atol=0.006)
@@ -93,8 +99,59 @@ def test_maps_without_places_have_no_page(tmp_path):
     looks = fit_looks(np.zeros((2, size), np.float32))
     policy = BeliefPolicy(plan, "place", looks, flat, 0.1, (size,), "float32")
     with pytest.raises(ValueError, match="does not say where its states lie"):
-        episode_page(watch_episode(policy, lock), tmp_path / "p.html")
+        episode_page([watch_episode(policy, lock)], tmp_path / "p.html")
     assert not list(tmp_path.iterdir())
+
+
+def driver(policy, **changed):
+    options = {"map": SMALL, "seed": 1, "horizon": 9} | changed
+    return replace(policy, environment={"name": "building", "options": options})
+
+
+@pytest.fixture(scope="module")
+def replayed(policy, tmp_path_factory):
+    return replay(driver(policy), tmp_path_factory.mktemp("run"))
+
+
+def test_reports_play_an_episode_as_it_is_and_carried_away(replayed, env, policy):
+    assert replayed.page.name == "player.html"
+    left, carried = data_of(replayed.page)["episodes"]
+    seen = watch_episode(policy, env)
+    assert [step["truth"][:2] for step in left["steps"]] == [
+        policy.simulator.layout.positions[s].tolist() for s in seen.truth[: seen.steps]
+    ]
+    assert left["carried"] is None
+    after = carried["carried"]
+    assert after == len(left["steps"]) // 3
+    assert carried["steps"][:after] == left["steps"][:after]
+    assert carried["steps"][after]["truth"] != left["steps"][after]["truth"]
+
+
+def test_reports_of_other_runs_play_nothing(policy, tmp_path):
+    assert replay(policy, tmp_path) is None
+    assert replay(replace(policy, environment={"name": "gym:Any-v0"}), tmp_path) is None
+    for wrong, why in (({"map": "gone.txt"}, "gone.txt: no such file"), ({"x": 1}, "no option")):
+        missing = replay(driver(policy, **wrong), tmp_path)
+        assert missing.page is None
+        assert why in missing.missing
+    assert not list(tmp_path.iterdir())
+
+
+@in_browser
+def test_the_other_episode_can_be_chosen(replayed, tmp_path):
+    choose = """<script>addEventListener("load", () => setTimeout(() => {
+      const which = document.getElementById("which");
+      which.value = "1"; which.dispatchEvent(new Event("change"));
+      document.getElementById("step").value = 5;
+      document.getElementById("step").dispatchEvent(new Event("input"));
+      document.body.dataset.said = document.getElementById("told").textContent;
+    }, 200));</script></body>"""
+    copy = tmp_path / "choose.html"
+    copy.write_text(replayed.page.read_text().replace("</body>", choose))
+    said = re.search(r'data-said="([^"]*)"', browse(tmp_path, copy, "--dump-dom"))[1]
+    after = data_of(replayed.page)["episodes"][1]["carried"]
+    assert said.startswith("step 5 of ")
+    assert f"somebody carried it away after step {after - 1}" in said
 
 
 @in_browser
@@ -113,13 +170,13 @@ def test_it_plays_and_steps_by_keyboard(page, tmp_path):
     dom = browse(tmp_path, copy, "--dump-dom")
     said = dict(re.findall(r'data-(\w+)="([^"]*)"', re.search(r"<body[^>]*>", dom)[0]))
     assert said["stepped"] == "1"
-    assert int(said["ended"]) == len(data_of(page)["steps"]) - 1
+    assert int(said["ended"]) == len(first_of(page)["steps"]) - 1
     assert said["playing"] == "pause"
     assert int(said["played"]) >= 2
 
 
 @in_browser
-def test_it_fits_narrow_and_wide_windows(page, tmp_path):
-    for window in measure(tmp_path, page):
+def test_it_fits_narrow_and_wide_windows(replayed, tmp_path):
+    for window in measure(tmp_path, replayed.page):
         assert window["scroll"] == window["inner"], "no scrolling sideways"
         assert window["cut"] == []

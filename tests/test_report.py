@@ -30,8 +30,11 @@ from tasid.report import build_report, plan_picture
 from tasid.report.command import rerun_command
 from tasid.report.drawing import DARK, LIGHT, house_style, inline_svg
 from tasid.report.figures import returns_figure
+from tasid.report.findings import read_findings
 from tasid.report.marks import Mark, arrange
+from tasid.report.page import render
 from tasid.report.pictures import NARROW, WIDE, draw_routes
+from tasid.report.replay import Replay
 from tasid.report.routes import Routes, columns_of, in_words, lanes_of, share
 from tasid.report.wording import count, duration, number, percent
 from tasid.runs.train import Order, train
@@ -69,6 +72,16 @@ def by_beliefs(folder):
 
 
 # ---------------------------------------------------------------- what the page says
+
+
+def test_the_page_leads_to_the_player_or_says_why_there_is_none(finished):
+    found = read_findings(finished)
+    there = render(found, Replay(finished / "player.html"))
+    assert '<a href="player.html">player.html</a>, beside this page' in there
+    assert "No episode could be played: no <map>." not in there
+    missing = render(found, Replay(None, "no <map>"))
+    assert "No episode could be played: no &lt;map&gt;." in missing
+    assert "player.html" not in missing + render(found)
 
 
 def test_the_page_says_what_the_records_and_the_exact_values_say(finished):

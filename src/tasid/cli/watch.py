@@ -72,7 +72,7 @@ def watch(
     if html is not None:
         from tasid.report.player import episode_page
 
-        result["html"] = str(episode_page(seen, html, carried_after=carried_after))
+        result["html"] = str(episode_page([seen], html))
     if as_json:
         print_json(result)
     else:

@@ -15,6 +15,7 @@ from tasid.report.certified import certificate_figures
 from tasid.report.command import rerun_command
 from tasid.report.drawing import house_style
 from tasid.report.findings import Findings, read_findings
+from tasid.report.replay import Replay, replay
 from tasid.report.routes import Routes, walk
 from tasid.report.sheet import PAGE_NAME, render_sheet
 from tasid.report.wording import UNKNOWN, count, number, percent
@@ -28,15 +29,17 @@ def build_report(folder: str | Path) -> Path:
     """Write `report.html` into a finished run's folder, from its recorded files alone.
 
     The same records give the same bytes. Records that are missing or damaged raise
-    `ArtifactError`, and no page is written.
+    `ArtifactError`, and no page is written. Runs in a building get a page beside it, which plays
+    two more episodes.
     """
     if is_baseline(folder):
         return build_baseline_report(folder)
-    page = render(read_findings(folder))
+    found = read_findings(folder)
+    page = render(found, replay(found.policy, folder))
     return write_bytes_atomically(Path(folder) / PAGE_NAME, page.encode(errors="replace"))
 
 
-def render(found: Findings) -> str:
+def render(found: Findings, replayed: Replay | None = None) -> str:
     """The page as text."""
     routes = Routes.of(found.policy.plan)
     by_beliefs = found.beliefs is not None
@@ -78,6 +81,7 @@ def render(found: Findings) -> str:
         reliability=reliability,
         returns=returns,
         routes=picture,
+        replayed=replayed,
         on_grid=routes.simulator.layout is not None,
         pay=[policy_value(routes.simulator, routes.plan), routes.nominal.start_value],
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],

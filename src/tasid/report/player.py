@@ -1,4 +1,4 @@
-"""One episode to play, pause and step through: the belief on the floor plan, beside what is seen.
+"""Episodes to play, pause and step through: the belief on the floor plan, beside what is seen.
 
 A page of its own, with all it needs inside. It runs a script, which the other pages do not.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from PIL import Image
 
 from tasid.beliefs.looks import is_picture
 from tasid.envs.building_picture import plain_floor
-from tasid.mdp import robust_dp
+from tasid.mdp import AbstractSimulator, robust_dp
 from tasid.mdp.layout import GridLayout
 from tasid.report.sheet import render_sheet
 from tasid.runs.watch import Episode
@@ -30,48 +31,59 @@ _LEAST = 0.002
 """Cells less likely than this stay white."""
 
 
-def episode_page(episode: Episode, path: str | Path, *, carried_after: int | None = None) -> Path:
-    """Write the page of an episode on a map with a layout."""
-    layout = episode.policy.simulator.layout
-    if layout is None:
+def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
+    """Write the page of a policy's episodes, on a map with a layout; the first is shown first."""
+    sim = episodes[0].policy.simulator
+    if sim.layout is None:
         raise ValueError("html: this map does not say where its states lie, so nothing is drawn")
-    if episode.beliefs is None:
+    if episodes[0].beliefs is None:
         raise ValueError("html: this policy keeps a single state in mind; it has no beliefs")
-    data = _data(episode, layout, carried_after)
+    data = _data(episodes, sim, sim.layout)
     # The text stands inside a script element, which only "</" could end.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     page = render_sheet(
         "player.html",
         {},
-        title=_title(episode),
+        title=_name(episodes[0]),
         data=Markup(text),
-        last=len(data["steps"]) - 1,
+        names=[episode["name"] for episode in data["episodes"]],
         etas=len(ETAS) - 1,
     )
     return write_bytes_atomically(Path(path), page.encode(errors="replace"))
 
 
-def _title(episode: Episode) -> str:
+def _name(episode: Episode) -> str:
     environment = episode.policy.environment
-    name = "a map" if environment is None else str(environment.get("name"))
-    return f"{name}: an episode of {episode.steps} steps, return {episode.total:.3g}"
+    return "a map" if environment is None else str(environment.get("name"))
 
 
-def _data(episode: Episode, layout: GridLayout, carried_after: int | None) -> dict[str, Any]:
+def _told(episode: Episode) -> str:
+    carried = "" if episode.carried_after is None else "carried away: "
+    return f"{carried}{episode.steps} steps, return {episode.total:.3g}"
+
+
+def _data(
+    episodes: Sequence[Episode], sim: AbstractSimulator, layout: GridLayout
+) -> dict[str, Any]:
     rows, columns = layout.cells.shape
     return {
         "rows": rows,
         "columns": columns,
         "floor": _png(plain_floor(layout)),
-        "routes": [_route(episode, layout, eta) for eta in ETAS],
-        "carried": carried_after,
-        "steps": [_step(episode, layout, h) for h in range(episode.steps)],
+        "routes": [_route(sim, layout, eta) for eta in ETAS],
+        "episodes": [
+            {
+                "name": _told(episode),
+                "carried": episode.carried_after,
+                "steps": [_step(episode, layout, h) for h in range(episode.steps)],
+            }
+            for episode in episodes
+        ],
     }
 
 
-def _route(episode: Episode, layout: GridLayout, eta: float) -> dict[str, Any]:
+def _route(sim: AbstractSimulator, layout: GridLayout, eta: float) -> dict[str, Any]:
     """The plan's way for an η, from the first start."""
-    sim = episode.policy.simulator
     index = {label: number for number, label in enumerate(sim.states)}
     plan = robust_dp(sim, eta=eta)
     way = plan.route(int(sim.starts[0]))

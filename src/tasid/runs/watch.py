@@ -60,6 +60,8 @@ class Episode:
     """s_h, [H]; None where nobody knows."""
     beliefs: tuple[Belief, ...] | None = None
     """One for each step; None of a policy that keeps a single state in mind."""
+    carried_after: int | None = None
+    """After so many steps somebody carried the agent elsewhere."""
 
     @property
     def total(self) -> float:
@@ -154,6 +156,7 @@ def watch_episode(
         rewards=np.array(paid, dtype=np.float64),
         truth=np.array(truths, dtype=np.int64) if isinstance(env, BlockMDP) else None,
         beliefs=tuple(beliefs) if beliefs else None,
+        carried_after=carried_after,
     )
 
 
