@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
+from tasid.algorithms.belief_slips import Slip
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.memory import Memory
@@ -56,6 +57,9 @@ class Diagnostics:
     """How often the outcome was not the intended one; the paper's method does not keep count."""
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
+    slips: tuple[Slip, ...] = ()
+    """What commands really came to in each place, as probabilities: the estimated perturbation ξ.
+    What differs most surely from what was expected comes first; the belief method only."""
     warnings: tuple[str, ...] = ()
     symmetric_starts: tuple[tuple[Any, Any], ...] = ()
     """Pairs of starts that the map cannot tell apart: no return is lost, but `.state` may name the
@@ -283,6 +287,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         evidence={f"after {one.episodes} episodes": one.evidence for one in learnt.batches[1:]},
         eta=found.eta,
         map_errors=found.map_errors,
+        slips=found.slips,
         warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
         symmetric_starts=labelled_symmetries(plan.simulator),
         visits=found.visits,

@@ -95,6 +95,7 @@ def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
         evidence={one.fit.name: one.evidence.mean / plan.simulator.horizon for one in judged},
         eta=found.eta,
         map_errors=found.map_errors,
+        slips=found.slips,
         warnings=(*slip_warnings(found), *map_warnings(found), *_log_warnings(learnt, covered)),
         coverage=covered,
     )
