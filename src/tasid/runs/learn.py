@@ -149,7 +149,8 @@ def learn(
     alike, "place", "rank" or "action", which evidence decides otherwise. `model` is a classifier of
     your own that single observations are told apart by: `init(key, num_classes)` and
     `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
-    fitted to what whole episodes say; a file cannot hold it, so such a policy is not saved.
+    fitted to what whole episodes say. A policy's file holds what `init` and `apply` learned, and
+    `tasid.load(path, model=…)` asks for the model again.
 
     If the map has several start states, the first belief is spread over them; `starts` checks their
     number.
@@ -167,7 +168,10 @@ def learn(
     if model is not None and method == "paper":
         raise ValueError("model: with method 'paper', which trains the paper's networks")
     if model is not None and run_dir is not None:
-        raise ValueError("run_dir: with a model of your own, which a file cannot hold")
+        raise ValueError(
+            "run_dir: with a model of your own, whose fits are not put on record; save the policy "
+            "by result.policy.save(path)"
+        )
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
     group = [seed] if seeds is None else list(seeds)

@@ -27,7 +27,7 @@ from tasid.runs.scoring import score
 from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import Notice, silent
 
-_SLIPS = 32
+_SLIPS = 8
 """Estimates of what commands come to that go on record."""
 
 
