@@ -53,7 +53,8 @@ class Point:
     def ratios(self) -> list[float]:
         """Return over robust value, of every seed; empty where that is a part of nothing."""
         found = [(run.ending or {}).get("ratio") for run in self.runs]
-        return [] if None in found else [float(ratio) for ratio in found]
+        known = [float(ratio) for ratio in found if ratio is not None]
+        return known if len(known) == len(found) else []
 
 
 def content(records: Records) -> Content:
