@@ -128,9 +128,12 @@ def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
 def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:
     best = learnt.judged[0]
     if covered < _COVERED:
+        alone = (
+            "alone" if learnt.setting.described is None else "and by what the map tells of looks"
+        )
         yield (
             f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
-            "its commands alone: record episodes that get there"
+            f"its commands {alone}: record episodes that get there"
         )
     if best.left.sure and -best.foresight.mean > _SURPRISED * best.left.mean:
         yield (
