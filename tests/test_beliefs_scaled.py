@@ -22,6 +22,7 @@ from tasid.beliefs.looks import AsSeen, fit_looks
 from tasid.beliefs.scaled import Differentiable, Layers, Predicting, Scaled, fit_scaled
 from tasid.beliefs.smoother import labelled, posterior
 from tasid.mdp import robust_dp
+from tasid.storage import ArtifactError, read_artifact
 from test_beliefs_smoother import a_case
 
 MEANS = np.array([-1.5, 0.0, 2.0])
@@ -165,13 +166,16 @@ def mirrored_lock(seed: int) -> tasid.BlockMDP:
 
 
 @pytest.mark.parametrize("model", [None, Own()], ids=["ours", "own"])
-def test_networks_learn_where_gaussians_cannot(model: Any) -> None:
+def test_networks_learn_where_gaussians_cannot(model: Any, tmp_path: Any) -> None:
     env = mirrored_lock(9311)
     assert env.target.observation_shape == (16,)
     result = tasid.learn(env, eta=0.1, episodes=243 if model is None else 108, seed=3, model=model)
     score = tasid.evaluate(result.policy, env, episodes=1_024, seed=4)
     assert score.mean >= 0.95 * robust_dp(env.simulator, eta=0.1).start_value
     assert ("network" if model is None else "model") in result.diagnostics.model
+    again = tasid.load(result.policy.save(tmp_path / "policy"), model=model)
+    returns = tasid.evaluate(again, env, episodes=1_024, seed=4).returns
+    np.testing.assert_array_equal(returns, score.returns)
 
 
 def test_models_that_do_not_fit_are_named() -> None:
@@ -192,23 +196,84 @@ def test_models_that_do_not_fit_are_named() -> None:
         learn(model=Own(), method="paper")
 
 
-def test_a_network_is_saved_and_a_users_model_is_not(tmp_path: Any) -> None:
+def policy_by(model: Any, *, looks: Any = None) -> tuple[BeliefPolicy, np.ndarray]:
+    """A policy on a small lock that sees by a model as `init` makes it, and observations."""
     env = tasid.make("combination-lock", horizon=4)
     plan = robust_dp(env.simulator, eta=0.1)
     size = env.target.observation_shape[0]
     number = Classes.of(Chain.of(env.simulator), "place", env.simulator).number
     seen = np.random.default_rng(0).normal(size=(6, size)).astype(np.float32)
-    layers = Layers(size, 8)
-    weights = layers.init(jax.random.key(0), number)
     emission = Scaled(
-        weights, jnp.zeros(number), jnp.full(number, 0.5), Differentiable(layers), size
+        model.init(jax.random.key(7), number),
+        jnp.zeros(number),
+        jnp.full(number, 0.5),
+        Differentiable(model, None if looks else (size,)),
+        size,
     )
-    looks = fit_looks(seen)
-    policy = BeliefPolicy(plan, "place", looks, emission, 0.1, (size,), "float32")
-    again = tasid.load(policy.save(tmp_path / "policy"))
-    agents = policy.agent(), again.agent()
+    looks = looks(seen) if looks else AsSeen((size,))
+    return BeliefPolicy(plan, "place", looks, emission, 0.1, (size,), "float32"), seen
+
+
+def assert_equal_agents(one: BeliefPolicy, other: BeliefPolicy, seen: np.ndarray) -> None:
+    agents = one.agent(), other.agent()
     for row in seen[:4]:
         assert agents[0].act(row) == agents[1].act(row)
         assert agents[0].belief == agents[1].belief
-    with pytest.raises(ValueError, match="model of your own"):
-        replace(policy, looks=AsSeen((size,))).save(tmp_path / "other")
+
+
+SIZE = tasid.make("combination-lock", horizon=4).target.observation_shape[0]
+
+
+def test_a_network_is_saved(tmp_path: Any) -> None:
+    policy, seen = policy_by(Layers(SIZE, 8), looks=fit_looks)
+    assert_equal_agents(policy, tasid.load(policy.save(tmp_path / "policy")), seen)
+    with pytest.raises(ValueError, match=r"Nested given, but the policy .* none of your own"):
+        tasid.load(tmp_path / "policy", model=Nested())
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Parameters in a tree of dictionaries and lists, two of one shape, whose order matters."""
+
+    width: int = 8
+
+    def init(self, key: jax.Array, num_classes: int) -> dict[str, Any]:
+        keys = jax.random.split(key, 3)
+        wide = [jax.random.normal(k, (SIZE, self.width)) for k in keys[:2]]
+        return {"wide": wide, "last": {"w": jax.random.normal(keys[2], (self.width, num_classes))}}
+
+    def apply(self, parameters: dict[str, Any], x: jax.Array) -> jax.Array:
+        first, second = parameters["wide"]
+        return (jnp.tanh(x @ first) - 2 * jnp.tanh(x @ second)) @ parameters["last"]["w"]
+
+
+def test_a_users_model_is_saved_by_its_parameters(tmp_path: Any) -> None:
+    policy, seen = policy_by(Nested())
+    folder = policy.save(tmp_path / "policy")
+    assert {n for n in read_artifact(folder).arrays if n.startswith("model")} == {
+        "model.wide.0",
+        "model.wide.1",
+        "model.last.w",
+    }
+    assert_equal_agents(policy, tasid.load(folder, model=Nested()), seen)
+    with pytest.raises(ArtifactError, match=r"of your own, Nested,.*tasid\.load\(path, model=…\)"):
+        tasid.load(folder)
+    with pytest.raises(
+        ValueError, match=r"^model: Nested has float32 \[9, .*the policy float32 \[8,"
+    ):
+        tasid.load(folder, model=Nested(9))
+    with pytest.raises(
+        ValueError, match=r"^model: Layers has .* for model\.b0, the policy nothing"
+    ):
+        tasid.load(folder, model=Layers(SIZE, 8))
+    with pytest.raises(ValueError, match=r"^model: Histogram has no init"):
+        tasid.load(folder, model=Histogram())
+
+
+def test_a_classifier_that_keeps_what_it_learned_is_not_saved(tmp_path: Any) -> None:
+    policy, _ = policy_by(Nested())
+    assert isinstance(policy.emission, Scaled)
+    other = replace(policy.emission, classifier=Predicting(Histogram()))
+    with pytest.raises(ValueError, match=r"by a Histogram of your own.*apply\(parameters, x\)"):
+        replace(policy, emission=other).save(tmp_path / "policy")
+    assert not (tmp_path / "policy").exists()

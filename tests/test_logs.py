@@ -13,13 +13,16 @@ import pytest
 import tasid
 from probes import Cliff
 from tasid.algorithms import belief_logs
+from tasid.algorithms.belief_episodes import Recorded
 from tasid.algorithms.belief_logs import Judged, Measure, Undecided, decided, unseen_evidence
-from tasid.algorithms.belief_method import setting_for
+from tasid.algorithms.belief_method import Fit, setting_for
 from tasid.algorithms.log_coverage import coverage
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Moments, fit_gaussians
+from tasid.beliefs.nearby import is_large
 from tasid.cli import main
+from tasid.mdp.views import views
 from tasid.runs import episode_log
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
@@ -488,6 +491,82 @@ def test_unseen_evidence_is_that_of_a_class_never_seen():
     found = unseen_evidence(emission, episodes)
     scores = [emission.scores(step, jnp.array([3]))[0] for step in features]
     np.testing.assert_allclose(found, (jnp.stack(scores) * live).sum(axis=0), rtol=1e-4)
+
+
+def a_hall(rng):
+    """A hall of 576 poses with some pillars, and 16 random episodes: states and a log of them."""
+    rows = [["#" if row in (0, 13) or column in (0, 13) else "." for column in range(14)]
+            for row in range(14)]  # fmt: skip
+    for row, column in ((3, 4), (4, 9), (8, 3), (10, 10)):
+        rows[row][column] = "#"
+    rows[1][1], rows[12][12] = "S", "G"
+    text = "\n".join("".join(row) for row in rows)
+    sim = tasid.AbstractSimulator.from_text_map(text, moves="turn", horizon=40)
+    commands = rng.integers(0, sim.num_actions, size=(16, 40)).astype(np.int32)
+    states = np.full((16, 41), sim.start)
+    for h in range(40):
+        states[:, h + 1] = sim.successor_at(h)[states[:, h], commands[:, h]]
+    recorded = Recorded(
+        observations=np.zeros((16, 41, 6), np.float32),
+        commands=commands,
+        rewards=np.zeros((16, 40), np.float32),
+        ended=np.full(16, 40, np.int32),
+        own=np.ones((16, 40), bool),
+    )
+    return sim, states, recorded
+
+
+def fitted_to(states, log, features):
+    """A fit to the folds but the first by one who knows where they were."""
+    classes = log._classes[0]
+    seen, there = features[log._fold != 0], states[log._fold != 0]
+    counts = np.bincount(there.ravel(), minlength=classes.number).astype(float)
+    sums = np.zeros((classes.number, seen.shape[-1]))
+    np.add.at(sums, there, seen)
+    flat = seen.reshape(-1, seen.shape[-1])
+    moments = Moments(counts, sums, float(len(flat)), flat.sum(axis=0), flat.T @ flat)
+    emission = log.setting.gaussians(classes, moments)
+    return Fit("known", classes, log._looks, emission, counts)
+
+
+def by_hand(fit, states, features, sharp):
+    """Σ ln p(x | place) − ln p(x | a place of which nothing is known), mean over episodes."""
+    emission = fit.emission
+    along = (features - np.asarray(emission.centre)) @ np.asarray(emission.directions)
+    variance = -0.5 / (np.asarray(emission.square) / sharp)
+    mean = np.asarray(emission.linear) / sharp * variance
+    broad = 1 + np.asarray(emission.spread) + (mean**2).mean(axis=0)
+
+    def score(x, mean, variance):
+        return -0.5 * ((x - mean) ** 2 / variance + np.log(variance)).sum(axis=-1)
+
+    told = score(along, mean[states], variance[states]) - score(along, 0.0, broad)
+    return told.sum(axis=1).mean()
+
+
+def test_looks_that_the_plan_describes_are_evidence_and_noise_is_none():
+    rng = np.random.default_rng(4)
+    sim, states, recorded = a_hall(rng)
+    plan = tasid.robust_dp(sim, eta=0.1)
+    looks = views(sim.layout)[states] @ rng.normal(size=(32, 24)) / 4
+    noise = rng.normal(size=looks.shape)
+    found = []
+    for seen in (looks + noise, noise):
+        log = belief_logs._Log(recorded._replace(observations=seen), plan, False, None)
+        assert is_large(log.setting.chain)
+        assert log.setting.described is not None
+        slots = np.searchsorted(np.asarray(log.setting.chain.states[0]), states)
+        features = np.asarray(log._looks(jnp.asarray(seen.reshape(-1, 24), jnp.float32), 0), float)
+        features = features.reshape(seen.shape)
+        fit = fitted_to(slots, log, features)
+        (judged,) = log.judge([(0, fit)])
+        held = log._fold == 0
+        found.append((judged.evidence, by_hand(fit, slots[held], features[held], sharp=12 / 24)))
+    (told, expected), (nothing, _) = found
+    assert told.sure
+    # The way has its price, too: forty commands that might have slipped.
+    assert expected - 25 < told.mean < expected + 1
+    assert not nothing.sure
 
 
 def test_coverage_by_hand():

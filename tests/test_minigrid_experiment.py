@@ -61,7 +61,10 @@ def recorded(folder, against):
         log = records.log(job.setting, seed, heading)
         log.resume()
         values = {"robust": 0.8, "nominal": 0.5, "random_walk": -1.0, "turning": -0.9}
-        log.end(episodes=777, mean=0.8 - 0.01 * number, open_loop=-0.5, seconds=9.0, **values)
+        mean = 0.8 - 0.01 * number
+        # As where the robust value is next to nothing.
+        ratio = None if job.configuration["eta"] == 0.5 else mean / 0.8
+        log.end(episodes=777, mean=mean, ratio=ratio, open_loop=-0.5, seconds=9.0, **values)
     return build_experiment_report(folder)
 
 
@@ -77,6 +80,10 @@ def test_the_page_says_what_is_on_record(tmp_path, against):
     first = built.table[0]
     both = len(planned) // len(SIZES["quick"].seeds)
     assert first["ratio_median"] == pytest.approx(1 - 0.01 * both / 2 / 0.8)
+    if against == "eta":
+        last = built.table[-1]
+        assert (last["eta"], last["ratio_median"]) == (0.5, None)
+        assert "η 0.5: seed 200 0.760<" in page, "no ratio in brackets"
     assert build_experiment_report(tmp_path).page.read_text() == page, "the same bytes again"
 
 
@@ -96,6 +103,8 @@ def test_smoke_runs_from_the_first_episode_to_an_ending(tmp_path):
     (series,) = records.series()
     assert series.ending["episodes"] == SIZES["smoke"].etas[0.1]
     assert series.configuration["method"] == "belief"
+    assert series.ending["robust"] < 0, "three steps lead nowhere"
+    assert series.ending["ratio"] is None
     before = (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes()
     sweep(experiment("minigrid-eta"), tmp_path, size="smoke", workers=1)
     assert (tmp_path / "records" / "eta-0.1" / "0.jsonl").read_bytes() == before, "done once"

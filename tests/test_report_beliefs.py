@@ -197,6 +197,34 @@ def test_places_without_a_step_of_their_own(run):
     assert page_of(run).table("map-errors")[1][:2] == ["any", "3"]
 
 
+def test_the_surest_slips_are_told_in_words(run):
+    assert "slips" in json.loads((run / "result.json").read_text())
+    outcomes = [
+        {"successor": [3, 5], "actions": [1], "count": 68.2, "probability": 0.8, "expected": 0.9},
+        {"successor": "<b>", "actions": [0], "count": 11.9, "probability": 0.2, "expected": 0.1},
+    ]
+    slip = {"step": -1, "state": [3, 4], "action": 1, "visits": 80, "outcomes": outcomes}
+    kept = [outcomes[0] | {"count": 80.0}, outcomes[1] | {"count": 0.0}]
+    told = [
+        slip | {"evidence": 9.0},
+        slip | {"evidence": 8.0, "outcomes": kept},  # fewer slips than expected are none
+        slip | {"evidence": 7.0, "step": 2},
+        slip | {"evidence": 4.0},
+    ]
+    rewrite(run, slips=told)
+    said = [e["text"] for e in page_of(run).all("li") if "came out" in e["text"]]
+    assert said == [
+        "In (3, 4) action 1 came out as action 0 in 12 of 80.",
+        "At step 2 in (3, 4) action 1 came out as action 0 in 12 of 80.",
+    ]
+    rewrite(run, slips=[])
+    assert "What commands came to" not in page_of(run).text()
+    for spoiled in ("none", [3], [slip], [slip | {"evidence": 9.0, "outcomes": outcomes[:1]}]):
+        rewrite(run, slips=spoiled)
+        with pytest.raises(ArtifactError, match="slips"):
+            build_report(run)
+
+
 def test_probabilities_get_no_interval_of_coins():
     said = np.array([0.95] * 20 + [0.55] * 10)
     with house_style():

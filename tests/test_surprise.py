@@ -90,6 +90,12 @@ def test_a_wrong_map_is_noticed(lock20, step):
     found = learned_on(lock20, successor)
     assert here in {(lock20.simulator.states.index(e.state), e.action) for e in found.map_errors}
     assert any("the map" in warning for warning in found.warnings)
+    slip = next(
+        s for s in found.slips if here == (lock20.simulator.states.index(s.state), s.action)
+    )
+    assert slip.astray.successor == lock20.simulator.states[others[0]]
+    assert slip.evidence > 5
+    assert slip.probabilities[slip.astray.successor] > 0.5
 
 
 def test_no_place_is_blamed_on_a_right_map(lock20):

@@ -3,7 +3,8 @@
 On a right map a command misses its outcome with probability at most η in every place, so misses are
 dominated by a binomial: too many in all mean that η was chosen too small, too many in one place
 mean that the map is wrong there. Misses are posterior probabilities, not guesses: a transition of
-which nothing is known counts as the prior has it, and speaks against nothing.
+which nothing is known counts as the prior has it, and speaks against nothing. What commands came
+to instead is `tasid.algorithms.belief_slips`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from tasid.algorithms.belief_slips import FEWEST, Slip, slips, with_doubts
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import Classes
@@ -25,8 +27,6 @@ from tasid.mdp import AbstractSimulator
 _LEVEL = 0.01
 ALLOWANCE = 0.15
 """How far above η misses may lie in a place before the map is blamed: smoothing errs, too."""
-FEWEST = 8.0
-"""Visits before a place is tested."""
 _LEAP = 1e-4
 
 Floats = NDArray[np.float64]
@@ -40,6 +40,8 @@ class Findings:
     map_errors: tuple[MapError, ...]
     visits: Floats
     """How often something was commanded in each state, [S]."""
+    slips: tuple[Slip, ...]
+    """What commands came to, place by place; the most surprising first."""
 
 
 def findings(
@@ -62,7 +64,9 @@ def findings(
     given, hits = _hits(chain, counted)
     errors, blamed = _errors(chain, given, hits, sim, eta)
     estimate = _estimate(chain, given * ~blamed, hits * ~blamed, eta)
-    return Findings(estimate, errors, _visits(chain, given, sim.num_states))
+    happened = np.asarray(counted.outcomes, np.float64)
+    came_to = slips(chain, happened, given, sim, eta=expected_eta)
+    return Findings(estimate, errors, _visits(chain, given, sim.num_states), came_to)
 
 
 def agreed(found: Sequence[Findings]) -> Findings:
@@ -74,7 +78,8 @@ def agreed(found: Sequence[Findings]) -> Findings:
     common = set.intersection(*({_place(one) for one in each.map_errors} for each in found))
     errors = tuple(one for one in first.map_errors if _place(one) in common)
     eta = max((each.eta for each in found), key=lambda eta: eta.p_value)
-    return Findings(eta, errors, first.visits)
+    came_to = with_doubts(first.slips, [each.slips for each in found[1:]])
+    return Findings(eta, errors, first.visits, came_to)
 
 
 def _place(error: MapError) -> tuple[int, object, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from tasid.algorithms.belief_episodes import Recorded, as_chunks
 from tasid.algorithms.belief_method import Fit, measured, setting_for, usual_kinds
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.fitting import Chunks, Floats, Setting, by_episode, fit, schedule
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
@@ -173,8 +174,7 @@ class _Log:
         self, recorded: Recorded, plan: RobustPlan, tells: bool, kinds: Sequence[str] | None
     ) -> None:
         self._recorded, self._tells = recorded, tells
-        # What places are expected to look like would be part of what evidence has to judge.
-        self.setting = replace(setting_for(plan), described=None)
+        self.setting = setting_for(plan)
         chain = self.setting.chain
         self._classes = [
             Classes.of(chain, kind, plan.simulator)
@@ -225,12 +225,20 @@ class _Log:
                 foresight=Measure.of(seen.foreseen),
                 lead=Measure.of(np.concatenate(leads[one.name])),
                 left=left,
-                evidence=Measure.of(
-                    seen.evidence - by_episode(unseen_evidence, one.emission, held[fold])
-                ),
+                evidence=Measure.of(self._evidence(one, seen.evidence, held[fold])),
             )
             for (fold, one), seen in zip(fits, found, strict=True)
         ]
+
+    def _evidence(self, one: Fit, seen: Floats, chunks: Chunks) -> Floats:
+        """Nats of an episode by which places explain looks, of what was `seen` of them [N]."""
+        emission = one.emission
+        assert isinstance(emission, Gaussians)
+        if self.setting.described is None or one.classes.kind != "place":
+            return seen - by_episode(unseen_evidence, emission, chunks)
+        # For ς < 1, ln E[p^ς] / ς is below ln E[p]: what is claimed is less than the truth.
+        sharp = sharpness(self.setting.described, emission.spread.size)
+        return seen / sharp - by_episode(unseen_evidence, undescribed(emission), chunks)
 
     def gone_on(self, best: Fit) -> Fit:
         """The best fit, carried on with all episodes."""
@@ -259,6 +267,16 @@ class _Log:
 
     def _chunks(self, recorded: Recorded) -> Chunks:
         return as_chunks(recorded, self.setting.chain, self._looks, tells=self._tells)
+
+
+def undescribed(emission: Gaussians) -> Gaussians:
+    """The same, with places never seen that differ by what descriptions tell apart as well.
+
+    Who does not know the place does not know its description either.
+    """
+    means = np.asarray(emission.linear, np.float64) / (-2 * np.asarray(emission.square, np.float64))
+    spread = np.asarray(emission.spread) + (means**2).mean(axis=0)
+    return emission._replace(spread=jnp.asarray(spread, jnp.float32))
 
 
 @jax.jit

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tasid.algorithms.belief_findings import ALLOWANCE, FEWEST, Findings, findings
+from tasid.algorithms.belief_findings import ALLOWANCE, Findings, findings
+from tasid.algorithms.belief_slips import FEWEST
 from tasid.algorithms.surprise import MapError
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasid.algorithms.own_model import WrongModel, class_name, model_numbers, own_emission
 from tasid.algorithms.sight import checked_observation, checked_sight
 from tasid.algorithms.stored import check_weights, share, stored_plan
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
@@ -78,18 +79,19 @@ class BeliefPolicy:
         return BeliefAgent(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write a checked artifact directory; the same policy gives the same bytes."""
-        if isinstance(self.looks, AsSeen):
-            raise ValueError(
-                "save: this policy sees by a model of your own, which no file can hold"
-            )
+        """Write a checked artifact directory; the same policy gives the same bytes.
+
+        Of a model of your own the file holds the parameters; `tasid.load(path, model=…)` asks for
+        the model itself.
+        """
+        sight, seen_by = self._sight()
         metadata: dict[str, Any] = {
             "simulator": self.simulator.metadata(),
             "plan_eta": self.plan.eta,
             "start_value": self.plan.start_value,
             "method": self.method,
             "classes": self.classes,
-            "pool": self.looks.pool,
+            **sight,
             "eta": self.eta,
             "observation_shape": list(self.observation_shape),
             "observation_dtype": self.observation_dtype,
@@ -98,35 +100,66 @@ class BeliefPolicy:
         arrays = {
             **self.simulator.arrays(),
             "plan.actions": self.plan.actions,
-            "looks.centre": np.asarray(self.looks.centre),
-            "looks.components": np.asarray(self.looks.components),
-            "looks.usual": np.asarray(self.looks.usual),
-            **{f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()},
+            **seen_by,
         }
         return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
 
+    def _sight(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What the policy sees by, as metadata and arrays."""
+        numbers = {
+            f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()
+        }
+        if isinstance(self.looks, AsSeen):
+            assert isinstance(self.emission, Scaled)
+            arrays = model_numbers(self.emission)
+            return {"model": class_name(self.emission)}, {**arrays, **numbers}
+        looks = {
+            f"looks.{name}": np.asarray(getattr(self.looks, name))
+            for name in ("centre", "components", "usual")
+        }
+        return {"pool": self.looks.pool}, {**looks, **numbers}
+
 
 def emission_numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
-    """All that a file needs to hold of it."""
+    """All that a file needs to hold of it; the parameters of a user's model are not among it."""
     if isinstance(emission, Gaussians):
         return emission._asdict()
-    return {
-        **emission.parameters,
-        "log_prior": emission.log_prior,
-        "trust": emission.trust,
-    }
+    weights = emission.parameters if _is_network(emission) else {}
+    return {**weights, "log_prior": emission.log_prior, "trust": emission.trust}
 
 
-def load_belief_policy(path: str | Path) -> BeliefPolicy:
-    """Read a policy written by `BeliefPolicy.save`; every byte is verified, nothing is executed."""
+def _is_network(emission: Scaled) -> bool:
+    """Is it by a network of ours?"""
+    classifier = emission.classifier
+    return isinstance(classifier, Differentiable) and isinstance(classifier.model, Layers)
+
+
+def load_belief_policy(path: str | Path, model: Any = None) -> BeliefPolicy:
+    """Read a policy written by `BeliefPolicy.save`; every byte is verified, nothing is executed.
+
+    `model` is the one of your own that it was learned with, if it was.
+    """
     artifact = read_artifact(path, kind=KIND)
+    own = artifact.metadata.get("model")
+    if own is not None and model is None:
+        raise ArtifactError(
+            f"{path}: this policy sees by a model of your own, {own}, of which a file holds the "
+            "parameters and not the code; give it: tasid.load(path, model=…)"
+        )
+    if own is None and model is not None:
+        raise ValueError(
+            f"model: {type(model).__name__} given, but the policy in {path} sees by none of your "
+            "own; leave it out"
+        )
     try:
-        return _from(artifact)
+        return _from(artifact, model)
+    except WrongModel:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
 
 
-def _from(artifact: Artifact) -> BeliefPolicy:
+def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
     meta, arrays = artifact.metadata, artifact.arrays
     simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
     shape, dtype = checked_sight(meta)
@@ -135,18 +168,8 @@ def _from(artifact: Artifact) -> BeliefPolicy:
     plan = stored_plan(
         simulator, arrays["plan.actions"], eta=meta["plan_eta"], start_value=meta["start_value"]
     )
-    numbers = {
-        n.removeprefix("emission."): x for n, x in arrays.items() if n.startswith("emission.")
-    }
     check_weights({n: x for n, x in arrays.items() if n.startswith(("emission.", "looks."))})
-    emission = emission_from({name: jnp.asarray(array) for name, array in numbers.items()})
-    looks = Looks(
-        jnp.asarray(arrays["looks.centre"]),
-        jnp.asarray(arrays["looks.components"]),
-        jnp.asarray(arrays["looks.usual"]),
-        shape,
-        int(meta["pool"]),
-    )
+    looks, emission = _stored_sight(meta, arrays, shape, model)
     policy = BeliefPolicy(
         plan,
         meta["classes"],
@@ -159,6 +182,31 @@ def _from(artifact: Artifact) -> BeliefPolicy:
     )
     _check_sizes(policy)
     return policy
+
+
+def _stored_sight(
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    shape: tuple[int, ...],
+    model: Any,
+) -> tuple[Looks | AsSeen, Gaussians | Scaled]:
+    """What a stored policy sees by."""
+    if model is not None:
+        return AsSeen(shape), own_emission(model, arrays, shape)
+    looks = Looks(
+        jnp.asarray(arrays["looks.centre"]),
+        jnp.asarray(arrays["looks.components"]),
+        jnp.asarray(arrays["looks.usual"]),
+        shape,
+        int(meta["pool"]),
+    )
+    return looks, emission_from(
+        {
+            name.removeprefix("emission."): jnp.asarray(array)
+            for name, array in arrays.items()
+            if name.startswith("emission.")
+        }
+    )
 
 
 def emission_from(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
@@ -174,17 +222,15 @@ def emission_from(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
 def _check_sizes(policy: BeliefPolicy) -> None:
     """Refuse arrays that do not belong to each other."""
     looks, emission = policy.looks, policy.emission
-    assert isinstance(looks, Looks)
     number = policy.actor.filter.classes.number
-    if len(looks.usual) not in (1, policy.horizon + 1):
+    if isinstance(looks, Looks) and len(looks.usual) not in (1, policy.horizon + 1):
         raise ValueError(f"looks.usual has {len(looks.usual)} steps, not {policy.horizon + 1}")
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
     size = jax.eval_shape(looks, seen, jnp.int32(0)).shape[1]
+    numbers = emission_numbers(emission)
     for name, shape in _expected_sizes(emission, number, size).items():
-        if emission_numbers(emission)[name].shape != shape:
-            raise ValueError(
-                f"emission.{name} has shape {emission_numbers(emission)[name].shape}, not {shape}"
-            )
+        if numbers[name].shape != shape:
+            raise ValueError(f"emission.{name} has shape {numbers[name].shape}, not {shape}")
     if isinstance(emission, Gaussians) and np.asarray(emission.square).max(initial=0) > 0:
         raise ValueError("emission.square: positive, which no variance gives")
     if isinstance(emission, Scaled) and not (0 <= emission.trust.min() <= emission.trust.max() < 1):
@@ -196,15 +242,16 @@ def _expected_sizes(
 ) -> dict[str, tuple[int, ...]]:
     """The shapes for so many classes and features."""
     if isinstance(emission, Scaled):
-        hidden = emission.parameters["w0"].shape[-1]
-        return {
-            "w0": (size, hidden),
-            "b0": (hidden,),
-            "w1": (hidden, number),
-            "b1": (number,),
-            "log_prior": (number,),
-            "trust": (number,),
-        }
+        sizes: dict[str, tuple[int, ...]] = {"log_prior": (number,), "trust": (number,)}
+        if _is_network(emission):
+            hidden = emission.parameters["w0"].shape[-1]
+            sizes |= {
+                "w0": (size, hidden),
+                "b0": (hidden,),
+                "w1": (hidden, number),
+                "b1": (number,),
+            }
+        return sizes
     kept = emission.directions.shape[-1]
     return {
         "centre": (size,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tasid.storage import read_artifact
 from tasid.storage.manifest import MANIFEST_NAME
@@ -20,10 +20,18 @@ _READERS = {
 }
 
 
-def load(path: str | Path) -> BeliefPolicy | Policy | PPOPolicy:
-    """Read a saved policy, or a run's; every byte is verified, nothing is executed."""
+def load(path: str | Path, *, model: Any = None) -> BeliefPolicy | Policy | PPOPolicy:
+    """Read a saved policy, or a run's; every byte is verified, nothing is executed.
+
+    A policy that was learned with a `model` of your own needs it again: files hold its parameters
+    and not its code.
+    """
     path = Path(path)
     if not (path / MANIFEST_NAME).exists() and (path / "policy").is_dir():
         path /= "policy"  # the folder of a run
-    module, reader = _READERS.get(read_artifact(path).kind, ("tasid.algorithms.policy", "load"))
-    return getattr(importlib.import_module(module), reader)(path)
+    kind = read_artifact(path).kind
+    if model is not None and kind != "belief-policy":
+        raise ValueError(f"model: {type(model).__name__} given, but {path} holds a {kind}")
+    module, reader = _READERS.get(kind, ("tasid.algorithms.policy", "load"))
+    given = {} if model is None else {"model": model}
+    return getattr(importlib.import_module(module), reader)(path, **given)

@@ -161,7 +161,7 @@ class Predicting:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
         self._fitted: list[Any] = []
         self._classes = 0
 
@@ -172,7 +172,7 @@ class Predicting:
         steps = np.cumsum(labels[known], axis=1) / mass[known, None]
         drawn = np.random.default_rng(0).random((int(known.sum()), 1))
         last = labels.shape[1] - 1
-        fitted = copy.deepcopy(self._model)
+        fitted = copy.deepcopy(self.model)
         fitted.fit(features[known], np.minimum((steps < drawn).sum(axis=1), last))
         self._fitted.append(fitted)
         self._classes = labels.shape[1]

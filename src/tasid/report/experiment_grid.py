@@ -51,9 +51,10 @@ class Point:
 
     @property
     def ratios(self) -> list[float]:
-        """Return over robust value, of every seed."""
-        pairs = zip(self.all_of("robust"), self.all_of("mean"), strict=True)
-        return [mean / robust for robust, mean in pairs]
+        """Return over robust value, of every seed; empty where that is a part of nothing."""
+        found = [(run.ending or {}).get("ratio") for run in self.runs]
+        known = [float(ratio) for ratio in found if ratio is not None]
+        return known if len(known) == len(found) else []
 
 
 def content(records: Records) -> Content:
@@ -94,16 +95,17 @@ def _points(series: Sequence[Series], against: str) -> list[Point]:
 def _headline(points: Sequence[Point], against: str) -> str:
     if not points:
         return "No run is complete yet."
+    medians = [float(np.median(point.ratios)) for point in points if point.ratios]
+    if not medians:
+        return "The robust value is next to nothing in every setting: read differences."
     if against == "height":
-        medians = [float(np.median(point.ratios)) for point in points]
         return (
             f"From height {points[0].value:g} to {points[-1].value:g} the policy earns "
             f"{min(medians):.3f} to {max(medians):.3f} of the robust value (medians)."
         )
-    first = points[0]
-    median = float(np.median(first.ratios))
+    first = next(point for point in points if point.ratios)
     return (
-        f"At η = {first.value:g} the policy earns {median:.3f} of the robust value (median of "
+        f"At η = {first.value:g} the policy earns {medians[0]:.3f} of the robust value (median of "
         f"{len(first.runs)})."
     )
 
@@ -180,7 +182,8 @@ def _results(points: Sequence[Point], against: str) -> Section:
         "Results",
         words=(
             "All values are of the very target the policy was learned in: returns over evaluation "
-            "episodes, the others exact. Where the robust value is near 0, read differences. "
+            "episodes, the others exact. Where the robust value is next to nothing there is no "
+            "ratio: read differences. "
             "“Allowed” is 0.05/(1−2η), the shape of the paper's bound. At η = ½ decoding is "
             "impossible in principle; plan and learner assume 0.49 there.",
         ),
@@ -189,14 +192,19 @@ def _results(points: Sequence[Point], against: str) -> Section:
         points=tuple(
             f"{name} {point.value:g}: "
             + ", ".join(
-                f"seed {run.seed} {mean:.3f} ({ratio:.3f})"
+                f"seed {run.seed} {mean:.3f}{ratio}"
                 for run, mean, ratio in zip(
-                    point.runs, point.all_of("mean"), point.ratios, strict=True
+                    point.runs, point.all_of("mean"), _in_brackets(point), strict=True
                 )
             )
             for point in points
         ),
     )
+
+
+def _in_brackets(point: Point) -> list[str]:
+    """The ratio of every seed, or nothing."""
+    return [f" ({ratio:.3f})" for ratio in point.ratios] or [""] * len(point.runs)
 
 
 def _row(point: Point, against: str) -> tuple[str, ...]:
@@ -206,7 +214,7 @@ def _row(point: Point, against: str) -> tuple[str, ...]:
         f"{point.value:g}",
         f"{np.mean(point.all_of('mean')):.3f} ± {np.std(point.all_of('mean')):.3f}",
         *(f"{np.mean(point.all_of(name)):.3f}" for name in _PEERS),
-        f"{np.median(ratios):.3f} ({min(ratios):.3f} … {max(ratios):.3f})",
+        f"{np.median(ratios):.3f} ({min(ratios):.3f} … {max(ratios):.3f})" if ratios else "–",
         f"{np.mean(point.shortfall):.3f}",
         allowed,
         count(int(max(point.all_of("episodes")))),
@@ -219,7 +227,7 @@ def _json_row(point: Point, against: str) -> Mapping[str, Any]:
         "seeds": [run.seed for run in point.runs],
         "return": point.all_of("mean"),
         **{name: point.all_of(name) for name in _PEERS},
-        "ratio_median": float(np.median(point.ratios)),
+        "ratio_median": float(np.median(point.ratios)) if point.ratios else None,
         "episodes": int(max(point.all_of("episodes"))),
         "seconds": point.all_of("seconds"),
     }

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.algorithms.belief_slips import Outcome, Slip
 from tasid.algorithms.monitor import Calibration
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.storage import ArtifactError
 
 _CONFIDENCE, _CORRECT = "calibration.confidence", "calibration.correct"
-_Record = TypeVar("_Record", EtaEstimate, MapError)
+_LABELS = ("state", "successor")
+_Record = TypeVar("_Record", EtaEstimate, MapError, Outcome, Slip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,8 @@ class Noticed:
     eta: EtaEstimate | None
     """None too where no transition could tell."""
     map_errors: tuple[MapError, ...]
+    slips: tuple[Slip, ...]
+    """What commands came to, the most surprising first."""
     warnings: tuple[str, ...]
     calibration: Calibration | None
 
@@ -47,6 +51,10 @@ def read_noticed(
         map_errors=tuple(
             _record(MapError, row, f"{where}: map_errors, entry {number}")
             for number, row in enumerate(_rows(summary, "map_errors", where))
+        ),
+        slips=tuple(
+            _slip(row, f"{where}: slips, entry {number}")
+            for number, row in enumerate(_rows(summary, "slips", where))
         ),
         warnings=tuple(
             _text(row, f"{where}: warnings, entry {number}")
@@ -71,15 +79,33 @@ def _rows(summary: Mapping[str, Any], key: str, where: str) -> list[Any]:
     return value or []
 
 
-def _record(kind: type[_Record], value: Any, where: str) -> _Record:
-    """One of our own records; every field but a state's label is a number."""
+def _slip(value: Any, where: str) -> Slip:
+    if not isinstance(value, dict):
+        raise ArtifactError(f"{where} is {value!r}; it should be a record")
+    outcomes = tuple(_outcome(row, where) for row in _rows(value, "outcomes", where))
+    if len(outcomes) < 2:
+        raise ArtifactError(f"{where}: {len(outcomes)} outcomes, of which none can be a slip")
+    return _record(Slip, value, where, outcomes=outcomes)
+
+
+def _outcome(value: Any, where: str) -> Outcome:
+    if not isinstance(value, dict):
+        raise ArtifactError(f"{where}: {value!r} is no outcome")
+    actions = tuple(_rows(value, "actions", where))
+    if not actions or not all(type(action) is int for action in actions):
+        raise ArtifactError(f"{where}: actions is {list(actions)!r}; it should name some")
+    return _record(Outcome, value, where, actions=actions)
+
+
+def _record(kind: type[_Record], value: Any, where: str, **read: Any) -> _Record:
+    """One of our own records; every field but a state's label and those read is a number."""
     wanted = {field.name for field in fields(kind)}
     if not isinstance(value, dict) or value.keys() != wanted:
         raise ArtifactError(f"{where} is {value!r}; its keys should be {', '.join(sorted(wanted))}")
     for name, item in value.items():
-        if name != "state" and not _is_number(item):
+        if name not in (*_LABELS, *read) and not _is_number(item):
             raise ArtifactError(f"{where}: {name} is {item!r}; it should be a number")
-    return kind(**value)
+    return kind(**{**value, **read})
 
 
 def _calibration(arrays: Mapping[str, NDArray[Any]], where: str) -> Calibration | None:

@@ -87,6 +87,7 @@ def render(found: Findings, replayed: Replay | None = None) -> str:
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],
         same_route=routes.same,
         map_errors=list(trust.map_error_rows(found)),
+        slips=trust.slip_sentences(found),
         step_columns=_BATCH_COLUMNS if by_beliefs else _step_columns(found),
         steps=list(_batch_rows(found) if by_beliefs else _step_rows(found)),
         open_table=_OPEN_TABLE,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from tasid.algorithms import BeliefPolicy
@@ -40,6 +42,11 @@ _BEGINNINGS = {
     "forward": "it was begun at the first steps, one more at a time",
     "anneal": "it was begun with observations that count little, then more and more",
 }
+
+_SURE = 5.0
+"""Nats of evidence from which on a slip is told of."""
+_TOLD = 5
+"""Slips that are told of, at most."""
 
 
 def models(found: Findings) -> str:
@@ -153,6 +160,17 @@ def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
             count(error.visits),
             f"{count(error.surprises)} ({percent(error.surprises / max(1, error.visits))})",
         )
+
+
+def slip_sentences(found: Findings) -> list[str]:
+    """The surest of the commands that came out as another more often than expected."""
+    origin = found.policy.simulator.origin
+    names = None if origin is None else origin.actions
+    sure = (one for one in found.noticed.slips if one.evidence >= _SURE and one.astray is not None)
+    return [
+        sentence(replace(one, state=_label(one.state)).sentence(names))
+        for one in islice(sure, _TOLD)
+    ]
 
 
 def _label(state: Any) -> str:

@@ -16,6 +16,7 @@ from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.belief_passages import closed_passages
+from tasid.algorithms.belief_slips import Slip
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.memory import Memory
@@ -58,6 +59,9 @@ class Diagnostics:
     """How often the outcome was not the intended one; the paper's method does not keep count."""
     map_errors: tuple[MapError, ...] = ()
     """Places where the target does not do what the map says."""
+    slips: tuple[Slip, ...] = ()
+    """What commands really came to in each place, as probabilities: the estimated perturbation ξ.
+    What differs most surely from what was expected comes first; the belief method only."""
     warnings: tuple[str, ...] = ()
     symmetric_starts: tuple[tuple[Any, Any], ...] = ()
     """Pairs of starts that the map cannot tell apart: no return is lost, but `.state` may name the
@@ -147,7 +151,8 @@ def learn(
     alike, "place", "rank" or "action", which evidence decides otherwise. `model` is a classifier of
     your own that single observations are told apart by: `init(key, num_classes)` and
     `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
-    fitted to what whole episodes say; a file cannot hold it, so such a policy is not saved.
+    fitted to what whole episodes say. A policy's file holds what `init` and `apply` learned, and
+    `tasid.load(path, model=…)` asks for the model again.
 
     If the map has several start states, the first belief is spread over them; `starts` checks their
     number.
@@ -165,7 +170,10 @@ def learn(
     if model is not None and method == "paper":
         raise ValueError("model: with method 'paper', which trains the paper's networks")
     if model is not None and run_dir is not None:
-        raise ValueError("run_dir: with a model of your own, which a file cannot hold")
+        raise ValueError(
+            "run_dir: with a model of your own, whose fits are not put on record; save the policy "
+            "by result.policy.save(path)"
+        )
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
     group = [seed] if seeds is None else list(seeds)
@@ -296,6 +304,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         evidence={f"after {one.episodes} episodes": one.evidence for one in learnt.batches[1:]},
         eta=found.eta,
         map_errors=found.map_errors,
+        slips=found.slips,
         warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
         symmetric_starts=labelled_symmetries(plan.simulator),
         visits=found.visits,

@@ -95,6 +95,7 @@ def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
         evidence={one.fit.name: one.evidence.mean / plan.simulator.horizon for one in judged},
         eta=found.eta,
         map_errors=found.map_errors,
+        slips=found.slips,
         warnings=(*slip_warnings(found), *map_warnings(found), *_log_warnings(learnt, covered)),
         coverage=covered,
     )
@@ -127,9 +128,12 @@ def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
 def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:
     best = learnt.judged[0]
     if covered < _COVERED:
+        alone = (
+            "alone" if learnt.setting.described is None else "and by what the map tells of looks"
+        )
         yield (
             f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
-            "its commands alone: record episodes that get there"
+            f"its commands {alone}: record episodes that get there"
         )
     if best.left.sure and -best.foresight.mean > _SURPRISED * best.left.mean:
         yield (

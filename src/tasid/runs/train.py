@@ -27,6 +27,9 @@ from tasid.runs.scoring import score
 from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import Notice, silent
 
+_SLIPS = 8
+"""Estimates of what commands come to that go on record."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -197,6 +200,7 @@ def noticed(diagnostics: Diagnostics) -> dict[str, Any]:
         "evidence": dict(diagnostics.evidence),
         "eta_estimate": None if estimate is None else asdict(estimate),
         "map_errors": [asdict(error) for error in diagnostics.map_errors],
+        "slips": [asdict(slip) for slip in diagnostics.slips[:_SLIPS]],
         "warnings": list(diagnostics.warnings),
         "symmetric_starts": [[str(s) for s in pair] for pair in diagnostics.symmetric_starts],
     }

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.evaluate import evaluate
 from tasid.envs import BlockMDP, make
 from tasid.mdp import RobustPlan, policy_value, robust_dp
 from tasid.runs.diagnosis import diagnose
 from tasid.runs.experiments.sweep import Desk, Experiment, Job
 from tasid.runs.learn import learn
+from tasid.runs.scoring import score
 
 ETA, HEIGHT = 0.1, 11
 _MOST_PLANNED = 0.49
@@ -44,7 +44,12 @@ class Size:
 _ETAS = {0.1: 250, 0.2: 400, 0.3: 500, 0.4: 1_000, 0.5: 1_000}
 SIZES = {
     "smoke": Size((0,), {0.1: 24}, {11: 24}, 128, horizon=3),
-    "quick": Size((200, 201), _ETAS, dict.fromkeys((10, 20, 100), 400), 4_096),
+    "quick": Size(
+        (200, 201),
+        {eta: min(episodes, 400) for eta, episodes in _ETAS.items()},
+        dict.fromkeys((10, 20, 100), 250),
+        4_096,
+    ),
     "full": Size((110, 111, 112, 113, 114), _ETAS, dict.fromkeys((10, 20, 50, 100), 400)),
 }
 
@@ -99,12 +104,13 @@ def work(job: Job, desk: Desk) -> None:
         callbacks=[tell],
     )
     seconds = time.perf_counter() - started
-    score = evaluate(result.policy, env, episodes=asked["evaluation_episodes"], seed=seed)
+    scored, known = score(result.policy, env, episodes=asked["evaluation_episodes"], seed=seed)
     accuracy = diagnose(result.policy, env, seed=seed).decoder_accuracy
     log.end(
         episodes=result.episodes,
-        mean=score.mean,
-        half=(score.ci95[1] - score.ci95[0]) / 2,
+        mean=scored.mean,
+        half=(scored.ci95[1] - scored.ci95[0]) / 2,
+        ratio=known["ratio"],
         **peers(env, result.policy.plan),
         decoder_accuracy=float(accuracy.mean()),
         model=result.diagnostics.model,
