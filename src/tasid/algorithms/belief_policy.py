@@ -23,7 +23,7 @@ from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.looks import AsSeen, Looks
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.mdp import AbstractSimulator, RobustPlan
-from tasid.storage import Artifact, ArtifactError, read_artifact, write_artifact
+from tasid.storage import Artifact, ArtifactError, digest_of, read_artifact, write_artifact
 
 KIND = "belief-policy"
 LOST = 8.0
@@ -79,6 +79,16 @@ class BeliefPolicy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
+        metadata, arrays = self._content()
+        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this policy from all others, on disk or not."""
+        metadata, arrays = self._content()
+        return digest_of(kind=KIND, metadata=metadata, arrays=arrays)
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if isinstance(self.looks, AsSeen):
             raise ValueError(
                 "save: this policy sees by a model of your own, which no file can hold"
@@ -103,7 +113,7 @@ class BeliefPolicy:
             "looks.usual": np.asarray(self.looks.usual),
             **{f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()},
         }
-        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+        return metadata, arrays
 
 
 def emission_numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:

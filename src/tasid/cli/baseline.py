@@ -24,6 +24,7 @@ _OF_TASID = (
     "map_settings",
     "method",
     "classes",
+    "from_policy",
     "certify",
     "certify_epsilon",
     "certify_episodes",

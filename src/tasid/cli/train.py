@@ -38,6 +38,10 @@ def train(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Learn from this log; play nowhere."),
     ] = None,
+    from_policy: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on from what this policy, or this run's, knows."),
+    ] = None,
     simulator: Simulator = None,
     map_settings: MapSettings = None,
     horizon: Horizon = None,

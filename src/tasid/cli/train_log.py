@@ -12,6 +12,7 @@ from tasid.cli.arguments import environment_options, eta_for, simulator_of
 
 _OF_TARGETS = (
     "env",
+    "from_policy",
     "resume",
     "episodes",
     "method",

@@ -54,6 +54,7 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
         starts=given.starts,
         classes=given.classes,
         certify=_certify(given),
+        from_policy=None if given.from_policy is None else str(given.from_policy),
     )
 
 

@@ -27,6 +27,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         (f"--{key}", asked[key]) for key in ("classes", "starts") if asked.get(key) is not None
     ]
     flags += _of_certificate(asked.get("certify"))
+    if isinstance(asked.get("from_policy"), Mapping):
+        flags.append(("--from-policy", asked["from_policy"].get("folder")))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")
