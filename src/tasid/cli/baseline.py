@@ -22,6 +22,7 @@ _EPISODES = 20_000
 _OF_TASID = (
     "simulator",
     "map_settings",
+    "start_state",
     "method",
     "classes",
     "from_policy",

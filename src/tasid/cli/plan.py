@@ -16,6 +16,7 @@ from tasid.cli.arguments import (
     Json,
     MapSettings,
     Settings,
+    StartState,
     environment_options,
     lost_doors_of,
     map_options,
@@ -54,6 +55,7 @@ def plan(
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
     map_settings: MapSettings = None,
+    start_state: StartState = None,
     settings: Settings = None,
     imports: Imports = None,
     as_json: Json = False,
@@ -74,7 +76,7 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
-    options |= map_options(map_settings)
+    options |= map_options(map_settings, start_state)
     sim = simulator_of(source, horizon, options)
     robust, nominal = _plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])

@@ -49,6 +49,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     if isinstance(source, dict) and isinstance(source.get("options"), dict):
         on_map = source["options"].items()
         words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
+    begins = options.pop("reset_options", {}).items()
+    words += [f"--reset-option {shlex.quote(f'{key}={_toml(value)}')}" for key, value in begins]
     words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
     return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
 
