@@ -26,6 +26,7 @@ from tasid.mdp.fused import (
 from tasid.mdp.perturbation import PerturbedMDP, checked_eta, tremble
 from tasid.mdp.robust_dp import RobustPlan, robust_dp
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.window import windowed
 
 AbstractPolicy = RobustPlan | ArrayLike
 """A plan, actions [H, S] (or [S], [H, 1], … broadcast to it), or probabilities [H, S, A]."""
@@ -148,7 +149,7 @@ def certify(plan: RobustPlan) -> Certificate:
     table = policy_table(sim, plan)
     frontier = frontier_when_cheaper(sim)
     if worth_compiling(nature_step, sim, frontier):
-        return _fused_certificate(sim, table, eta, frontier)
+        return _fused_certificate(sim, table, eta, windowed(sim, frontier))
     lower, nature = _against_nature(sim, table, eta)
 
     def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:

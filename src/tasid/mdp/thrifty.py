@@ -18,6 +18,7 @@ from tasid.mdp.backward import frontier_when_cheaper, start_value
 from tasid.mdp.fused import Programme, fused_backward, max_min_step
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.window import windowed
 
 _HUGE = 200_000_000
 """Bytes; below, a policy is written sooner than Ṽ is read again."""
@@ -85,7 +86,7 @@ class ThriftyPlan:
 def thrifty_plan(sim: AbstractSimulator, *, eta: float) -> ThriftyPlan:
     """Algorithm 1, its values kept at about √H steps."""
     eta = checked_eta(eta)
-    frontier = frontier_when_cheaper(sim)
+    frontier = windowed(sim, frontier_when_cheaper(sim))
     unread = np.empty(sim.num_states, dtype=np.min_scalar_type(sim.num_actions - 1))
     programme = Programme(max_min_step(sim.num_actions), lambda h: (eta, unread))
     every = isqrt(sim.horizon - 1) + 1
