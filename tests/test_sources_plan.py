@@ -73,6 +73,16 @@ def test_the_start_is_chosen_by_label_or_index(capsys, tmp_path):
     assert run_json(capsys, *lake)["route"][0]["state"] == 14
 
 
+def test_a_plan_too_large_for_memory_has_the_same_answer(capsys, tmp_path, monkeypatch):
+    (tmp_path / "field.txt").write_text("S...\n.L..\n...G\n")
+    given = [tmp_path / "field.txt", "--horizon", 9]
+    whole = run_json(capsys, *given)
+    monkeypatch.setattr("tasid.mdp.thrifty.policy_is_huge", lambda _: True)
+    monkeypatch.setattr("tasid.mdp.robust_plans", None)
+    monkeypatch.setattr("tasid.mdp.robust_dp", None)
+    assert run_json(capsys, *given) == whole
+
+
 def test_a_map_explored_from_its_start_has_no_other(capsys, tmp_path):
     far = AbstractSimulator.from_function(lambda s, a: (s + a, 0.0), 0, 2, horizon=3)
     far.save(tmp_path / "far")

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from tasid.mdp import AbstractSimulator, certify, robust_dp
+from tasid.mdp import AbstractSimulator, certify, policy_value, robust_dp
 from tasid.mdp.backward import reachable, swept
 from tasid.mdp.thrifty import thrifty_plan
 from tasid.mdp.window import Window, windowed
@@ -48,12 +48,14 @@ def without(monkeypatch):
 def test_plans_values_and_certificates_are_the_same(monkeypatch, seed, eta):
     sim = field(seed)
     plan, frugal = robust_dp(sim, eta=eta), thrifty_plan(sim, eta=eta)
-    proof = certify(plan)
+    proof, frugal_proof = certify(plan), certify(frugal)
     without(monkeypatch)
     whole, whole_frugal = robust_dp(sim, eta=eta), thrifty_plan(sim, eta=eta)
     assert swept(sim, windowed(sim, reachable(sim))) < whole.states_swept / 4
     assert plan.start_value == frugal.start_value == whole.start_value
-    assert (proof.lower, proof.upper) == (certify(whole).lower, certify(whole).upper)
+    assert proof == frugal_proof == certify(whole)
+    assert frugal.route() == whole.route()
+    assert frugal.nominal_value() == policy_value(sim, whole)
     for h, rows in enumerate(reachable(sim)):
         assert (plan.actions[h][rows] == whole.actions[h][rows]).all()
     rng = np.random.default_rng(seed)

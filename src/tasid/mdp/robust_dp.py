@@ -9,7 +9,7 @@ and Ṽ at the start is that max–min value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +78,21 @@ class RobustPlan:
 
     def route(self, start: int | None = None) -> tuple[RouteStep, ...]:
         """Where the plan leads if every action comes out as asked."""
-        sim = self.simulator
-        state = sim.start if start is None else start
-        steps = []
-        for h in range(sim.horizon):
-            action = self.action(h, state)
-            reward = float(sim.reward_at(h)[state, action])
-            steps.append(RouteStep(h, sim.states[state], action, reward))
-            state = int(sim.successor_at(h)[state, action])
-        return tuple(steps)
+        return route_along(self.simulator, self.action, start)
+
+
+def route_along(
+    sim: AbstractSimulator, action_at: Callable[[int, int], int], start: int | None
+) -> tuple[RouteStep, ...]:
+    """Where actions (h, s) → a lead from the start, or from a state given, if all come out."""
+    state = sim.start if start is None else start
+    steps = []
+    for h in range(sim.horizon):
+        action = action_at(h, state)
+        reward = float(sim.reward_at(h)[state, action])
+        steps.append(RouteStep(h, sim.states[state], action, reward))
+        state = int(sim.successor_at(h)[state, action])
+    return tuple(steps)
 
 
 def robust_dp(
