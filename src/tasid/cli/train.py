@@ -113,6 +113,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Learn a robust policy in a target environment and score it."""
+    from tasid.runs.forecast import Forecast
     from tasid.runs.progress import Progress
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
@@ -155,7 +156,12 @@ def train(
     progress = Progress(*words, quiet=quiet)
     with interrupt.saying(partial(how_to_go_on, folder)), progress:
         result = carry_out(
-            order, folder, overwrite=overwrite, resume=resume, callbacks=[progress], notice=notice
+            order,
+            folder,
+            overwrite=overwrite,
+            resume=resume,
+            callbacks=[progress, Forecast(notice)],
+            notice=notice,
         )
     if as_json:
         print_json(result)
