@@ -12,7 +12,9 @@ import pytest
 
 import tasid
 from probes import OneHot
+from tasid.algorithms.belief_policy import emission_numbers
 from tasid.beliefs.gaussian import Moments, fit_gaussians, moments_of
+from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.envs.block import block_mdp
 from tasid.report.command import rerun_command
 from tasid.runs.train import Order, train
@@ -87,6 +89,18 @@ def test_what_is_known_is_not_lost_to_a_few_episodes(learnt):
     members = jnp.arange(before.num_classes)
     likeliest = [np.asarray(one.scores(y, members)).argmax(axis=0) for one in (before, after)]
     assert (likeliest[0] == likeliest[1]).mean() > 0.9
+
+
+def test_a_network_stays_as_it_is_until_there_is_enough_to_teach_another(lock, believed):
+    policy = believed.policy
+    number, size = policy.emission.num_classes, policy.emission.centre.size
+    layers = Layers(size)
+    weights = layers.init(jax.random.key(0), number)
+    even = jnp.full(number, -jnp.log(number)), jnp.full(number, 0.9)
+    taught = replace(policy, emission=Scaled(weights, *even, Differentiable(layers), size))
+    on = tasid.learn(lock, eta=0.1, episodes=16, seed=7, from_policy=taught).policy
+    for name, numbers in emission_numbers(taught.emission).items():
+        assert (emission_numbers(on.emission)[name] == numbers).all(), name
 
 
 def test_the_episodes_are_others(lock, believed, monkeypatch):
