@@ -13,6 +13,7 @@ import tasid
 from tasid.cli import main
 from tasid.report.command import rerun_command
 from tasid.runs.scoring import toy_world, yardsticks
+from tasid.runs.train import _asked
 
 LAKE = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--set", "success_rate=0.9"]
 
@@ -96,6 +97,23 @@ def test_the_report_says_how_to_make_the_run_again(lake):
     assert "success_rate=0.9" in words
 
 
+def test_options_of_resets_and_the_start_are_on_record(capsys, monkeypatch):
+    """As `tasid train` orders it, and as the page says how to make the run again."""
+    ordered = []
+    monkeypatch.setattr(
+        "tasid.runs.train.train", lambda order, *_, **__: ordered.append(order) or {}
+    )
+    how = ["--reset-option", "place=3", "--reset-option", "how=near", "--start-state", "3"]
+    run(capsys, "train", *LAKE, "--horizon", "4", *how, "--json")
+    [order] = ordered
+    assert order.options["reset_options"] == {"place": 3, "how": "near"}
+    assert order.simulator.start == 3
+    assert order.source["options"]["start_state"] == 3
+    command = rerun_command(_asked(order, tasid.wrap("FrozenLake-v1"), None))
+    words = shlex.split(command.replace("\\\n", " "))
+    assert {"place=3", "how=near", "start_state=3"} <= set(words)
+
+
 def test_a_foreign_map_has_no_known_value(lake):
     policy = tasid.load(lake / "policy")
     same = tasid.wrap("FrozenLake-v1", success_rate=0.7)
@@ -115,6 +133,8 @@ def test_bad_input_is_one_message_and_no_run(capsys, tmp_path):
     assert "--simulator: gym:FrozenLake-v1 brings no map" in told
     told = run(capsys, "train", "combination-lock", "--map", "a=1", *out, code=2).err
     assert "--map: a without --simulator" in told
+    told = run(capsys, "train", "combination-lock", "--reset-option", "a=1", *out, code=2).err
+    assert "--reset-option: a=1 with combination-lock; only gym:ID has a reset()" in told
     told = run(capsys, "train", *LAKE, "--horizon", "200", *out, code=2).err
     assert "truncates episodes after 100 steps" in told
     (tmp_path / "map.txt").write_text("####\n#SG#\n####\n")

@@ -20,6 +20,7 @@ from tasid.envs.target import EpisodeFailed, episode_keys, seed_key
 from tasid.learning import MLP
 from tasid.mdp.sources.toy_text import from_toy_text
 from tasid.runs.recording import record_episodes
+from tasid.runs.scoring import toy_world
 
 LENGTH = 6
 
@@ -503,3 +504,47 @@ def test_environments_that_nobody_wrapped_are_told_how(what, learned):
             use()
     with pytest.raises(TypeError, match="target: list has no num_actions"):
         tasid.check_target([], sim)
+
+
+# ---------------------------------------------------------------- where episodes begin
+
+
+class Begun(Line):
+    """A line on which `reset` can be told where to begin; it spoils what it is told."""
+
+    told: ClassVar[list] = []
+
+    def reset(self, *, seed=None, options=None):
+        Begun.told.append(options and dict(options))
+        super().reset(seed=seed)
+        self.place = 0 if options is None else options.pop("place")
+        return self._look(), {}
+
+
+@pytest.mark.parametrize("preprocess", [None, np.asarray])
+def test_every_reset_is_given_its_options(preprocess):
+    Begun.told.clear()
+    target = tasid.wrap(
+        Begun, num_envs=2, horizon=2, preprocess=preprocess, reset_options={"place": 3}
+    )
+    log = record_episodes(target, None, episodes=3, explore=1.0, seed=0)
+    assert log.recorded.observations[:, 0, 0] == pytest.approx(3, abs=0.1)
+    assert Begun.told == [{"place": 3}] * (3 + (preprocess is not None))
+
+
+def test_without_options_reset_is_not_given_any():
+    target = tasid.wrap(Begun, num_envs=1, horizon=2)
+    Begun.told.clear()
+    record_episodes(target, None, episodes=1, explore=1.0, seed=0)
+    assert Begun.told == [None]
+    with pytest.raises(TypeError, match=r"reset_options: 3 is not a mapping of names to values"):
+        tasid.wrap(Begun, reset_options=3)
+
+
+def test_reset_options_are_on_record_and_make_the_tables_starts_unknown():
+    usual = tasid.wrap("FrozenLake-v1", success_rate=0.8)
+    told = tasid.wrap("FrozenLake-v1", success_rate=0.8, reset_options={"place": 3})
+    assert told.environment["options"]["reset_options"] == {"place": 3}
+    sim = from_toy_text(usual.make_env(), horizon=4, deterministic="most-likely").simulator
+    assert toy_world(usual, sim) is not None
+    assert toy_world(told, sim) is None

@@ -54,6 +54,42 @@ def room(tmp_path):
 # ---------------------------------------------------------------- sources
 
 
+def test_the_start_is_chosen_by_label_or_index(capsys, tmp_path):
+    """On drawn maps, tables, saved simulators and Gymnasium's tables alike."""
+    (tmp_path / "alley.txt").write_text("S...G")
+    sim = AbstractSimulator.from_text_map("S...G", horizon=4)
+    sim.save(tmp_path / "saved")
+    for source in (tmp_path / "alley.txt", tmp_path / "saved"):
+        given = [source, "--horizon", 4, "--eta", 0]
+        for how in (["--start-state", "2,0"], ["--map", "start_state=[2, 0]"]):
+            got = run_json(capsys, *given, *how)
+            assert got["route"][0]["state"] == [2, 0]
+            assert got["nominal_value"] == pytest.approx(0.99)
+        assert run_json(capsys, *given, "--start-state", 1)["route"][0]["state"] == [1, 0]
+        said = run(capsys, *given, "--start-state", "7,7", code=2).err
+        assert "start_state: 7,7 is neither the label of a state (0,0, " in said
+        assert run(capsys, *given, "--start-state", -1, code=2).err
+    lake = ["gym:FrozenLake-v1", "--deterministic", "most-likely", "--start-state", 14]
+    assert run_json(capsys, *lake)["route"][0]["state"] == 14
+
+
+def test_a_plan_too_large_for_memory_has_the_same_answer(capsys, tmp_path, monkeypatch):
+    (tmp_path / "field.txt").write_text("S...\n.L..\n...G\n")
+    given = [tmp_path / "field.txt", "--horizon", 9]
+    whole = run_json(capsys, *given)
+    monkeypatch.setattr("tasid.mdp.thrifty.policy_is_huge", lambda _: True)
+    monkeypatch.setattr("tasid.mdp.robust_plans", None)
+    monkeypatch.setattr("tasid.mdp.robust_dp", None)
+    assert run_json(capsys, *given) == whole
+
+
+def test_a_map_explored_from_its_start_has_no_other(capsys, tmp_path):
+    far = AbstractSimulator.from_function(lambda s, a: (s + a, 0.0), 0, 2, horizon=3)
+    far.save(tmp_path / "far")
+    said = run(capsys, tmp_path / "far", "--start-state", 2, code=2).err
+    assert "start_state: 2 on a map that was explored 3 steps far from its own start" in said
+
+
 def test_a_plan_that_stays_or_goes_elsewhere_says_why(capsys, tmp_path):
     # At η = 0.4 the two steps between lava earn 0.6·(0.6 − 0.4) − 0.4 < 0.
     (tmp_path / "alley.txt").write_text("####LL#\nS.....G\n####LL#")

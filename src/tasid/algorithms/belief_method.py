@@ -26,6 +26,8 @@ from threadpoolctl import threadpool_limits
 
 from tasid.algorithms.belief_episodes import Recorded, as_chunks, joined, play
 from tasid.algorithms.belief_memory import Made, made_before, remembered
+from tasid.algorithms.belief_policy import BeliefPolicy
+from tasid.algorithms.belief_saved import taken_over
 from tasid.algorithms.memory import Memory, seal_of
 from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
@@ -44,7 +46,7 @@ from tasid.beliefs.fitting import (
     schedule,
     shared_evidence,
 )
-from tasid.beliefs.gaussian import Gaussians, flat_gaussians
+from tasid.beliefs.gaussian import Gaussians, Moments, flat_gaussians
 from tasid.beliefs.looks import AsSeen, Looks, by_step, fit_looks, is_picture
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import (
@@ -57,6 +59,7 @@ from tasid.beliefs.scaled import (
     fit_scaled,
 )
 from tasid.beliefs.smoother import labelled
+from tasid.envs.streams import CONTINUING
 from tasid.envs.target import Target, seed_key
 from tasid.mdp import RobustPlan, return_range
 
@@ -94,6 +97,8 @@ _BEFORE_NETWORKS = 96
 """Episodes after which networks are tried where Gaussians do not tell places apart."""
 _REALIGNED = 2
 """How often a network is fitted again to the labels it gives."""
+_GOING_ON = ("saved", "warm")
+"""Beginnings that keep what is known from before."""
 _SHRINK = 2.0
 """Episodes' worth of the common mean that a fit's own mean return is mixed with."""
 
@@ -128,6 +133,8 @@ class Fit:
     """How often each class was seen, [C]."""
     judged: Judgement | None = None
     """What episodes said that the fit has not seen."""
+    known: Moments | None = None
+    """What episodes that are not here any more tell of the looks of its classes."""
     before: float | None = None
     """How far the last fit from this beginning scored behind the best; None if there was none."""
 
@@ -212,8 +219,10 @@ class BeliefLearner:
         model: Any = None,
         explore: float = EXPLORE,
         memory: Memory | None = None,
+        begin: BeliefPolicy | None = None,
     ) -> None:
         self._memory = memory
+        self._key, self._begun = seed_key(seed), begin is not None
         self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
         self._given = None if model is None else classifier_for(model, target.observation_shape)
         self.setting = setting_for(plan)
@@ -227,7 +236,19 @@ class BeliefLearner:
         self._span = high - low
         self._parts: list[Recorded] = []
         self._fits: list[Fit] = []
+        if begin is not None:
+            self._take_over(begin)
         self.batches: list[BatchEnded] = []
+
+    def _take_over(self, policy: BeliefPolicy) -> None:
+        """Begin with what a policy knows, and play other episodes than those that taught it."""
+        taken = taken_over(policy, self.setting, self._plan.simulator)
+        kinds = [one.kind for one in self._classes]
+        if taken.classes.kind not in kinds:
+            self._classes.append(taken.classes)
+        self._fits = [Fit("saved", *taken[:3], np.zeros(taken.classes.number), known=taken.known)]
+        key = jax.random.fold_in(self._key, CONTINUING)
+        self._key = jax.random.fold_in(key, int(policy.digest[:8], 16))
 
     @property
     def episodes(self) -> int:
@@ -310,7 +331,7 @@ class BeliefLearner:
         return play(
             self._target,
             actor_of(self.setting, fit),
-            seed_key(self._seed),
+            self._key,
             first=self.episodes + first,
             episodes=share,
             explore=self._explore,
@@ -344,7 +365,8 @@ class BeliefLearner:
             return [shares[0][0]]
         looks = next(one.looks for one in self._fits if isinstance(one.looks, Looks))
         chunks = self._chunks(looks, fresh)
-        null = by_episode(plain_evidence, one_look(self._chunks(looks)), chunks)
+        before = self._chunks(looks) if self._parts else chunks
+        null = by_episode(plain_evidence, one_look(before), chunks)
         common = float(fresh.returns.mean())
         judged = []
         for one in self._fits:
@@ -390,8 +412,8 @@ class BeliefLearner:
         return _own(best, regret, shares) if best.judged.played else regret
 
     def _settled(self, best: Fit, regret: float, error: float) -> bool:
-        """Does one fit keep the plan's promise, on a large map, where others take long?"""
-        if best.judged is None or not is_large(self.setting.chain):
+        """Does one fit keep the plan's promise, where others take long or one was given?"""
+        if best.judged is None or not (self._begun or is_large(self.setting.chain)):
             return False
         # Where nothing is ever paid, say behind a door that is closed, foreseeing that is no feat.
         earns = best.judged.returns >= self._plan.start_value - _NEARLY * self._span
@@ -409,7 +431,7 @@ class BeliefLearner:
         recorded, chain = self.recorded, self.setting.chain
         looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
         early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
-        if looks is None or early:
+        if looks is None or (early and not self._begun):
             looks = measured(recorded, chain)
         chunks = self._chunks(looks)
         fits = self._fitted(best, looks, chunks, alone=alone)
@@ -422,9 +444,13 @@ class BeliefLearner:
         found = None if self._memory is None else self._memory.recall(number, seal)
         if found is not None:
             kinds = {one.kind: one for one in self._classes}
-            return [
+            again = [
                 Fit(one.beginning, kinds[one.kind], looks, one.emission, one.counts)
                 for one in made_before(found)
+            ]
+            return [
+                replace(one, known=best.known) if one.beginning in _GOING_ON else one
+                for one in again
             ]
         with ThreadPoolExecutor(2) as pool:
             jobs = self._jobs(best, looks, chunks)
@@ -435,15 +461,23 @@ class BeliefLearner:
         return fits
 
     def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
-        def job(beginning: str, classes: Classes, begin: Seen | None = None) -> Fit:
+        def job(
+            beginning: str,
+            classes: Classes,
+            begin: Seen | None = None,
+            known: Moments | None = None,
+        ) -> Fit:
             stages = schedule(beginning, self.setting.chain)
-            emission, counts = fit(self.setting, classes, chunks, stages, begin=begin)
-            return Fit(beginning, classes, looks, emission, counts)
+            emission, counts = fit(self.setting, classes, chunks, stages, begin=begin, known=known)
+            return Fit(beginning, classes, looks, emission, counts, known=known)
 
         def warm() -> Fit:
-            return job("warm", best.classes, self._carried_over(best, looks, chunks))
+            begin = self._carried_over(best, looks, chunks)
+            return job("warm", best.classes, begin, best.known)
 
-        if best.judged is not None:
+        if best.beginning == "saved" and self._keeps(best):
+            yield partial(replace, best, judged=None, before=None)
+        elif best.judged is not None:
             networks = self._network_jobs(best, looks)
             if isinstance(best.emission, Scaled):
                 yield from networks
@@ -476,6 +510,10 @@ class BeliefLearner:
             partial(job, again, best, before),
             partial(job, f"{again} from commands", flat, self._chunks(flat.looks)),
         ]
+
+    def _keeps(self, best: Fit) -> bool:
+        """Is a network better left as it is? Of what taught it nothing is left."""
+        return isinstance(best.emission, Scaled) and self.episodes < _BEFORE_NETWORKS
 
     def _needs_network(self, best: Fit) -> bool:
         judged = best.judged
@@ -562,9 +600,15 @@ def belief(
     model: Any = None,
     callbacks: Sequence[BeliefCallback] = (),
     memory: Memory | None = None,
+    begin: BeliefPolicy | None = None,
 ) -> Learnt:
-    """Learn from so many episodes; with None, from as many as help."""
-    learner = BeliefLearner(target, plan, seed=seed, kinds=kinds, model=model, memory=memory)
+    """Learn from so many episodes; with None, from as many as help.
+
+    A policy to `begin` with plays the first batch, and what it knows counts with what is new.
+    """
+    learner = BeliefLearner(
+        target, plan, seed=seed, kinds=kinds, model=model, memory=memory, begin=begin
+    )
     stopped: str | None = None
     while stopped is None:
         left = (MOST if episodes is None else episodes) - learner.episodes

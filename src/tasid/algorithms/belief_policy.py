@@ -24,7 +24,7 @@ from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.looks import AsSeen, Looks
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.mdp import AbstractSimulator, RobustPlan
-from tasid.storage import Artifact, ArtifactError, read_artifact, write_artifact
+from tasid.storage import Artifact, ArtifactError, digest_of, read_artifact, write_artifact
 
 KIND = "belief-policy"
 LOST = 8.0
@@ -84,6 +84,16 @@ class BeliefPolicy:
         Of a model of your own the file holds the parameters; `tasid.load(path, model=…)` asks for
         the model itself.
         """
+        metadata, arrays = self._content()
+        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this policy from all others, on disk or not."""
+        metadata, arrays = self._content()
+        return digest_of(kind=KIND, metadata=metadata, arrays=arrays)
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         sight, seen_by = self._sight()
         metadata: dict[str, Any] = {
             "simulator": self.simulator.metadata(),
@@ -102,7 +112,7 @@ class BeliefPolicy:
             "plan.actions": self.plan.actions,
             **seen_by,
         }
-        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+        return metadata, arrays
 
     def _sight(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the policy sees by, as metadata and arrays."""

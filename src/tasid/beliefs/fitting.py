@@ -161,10 +161,12 @@ def fit(
     stages: Sequence[Stage],
     *,
     begin: Seen | None = None,
+    known: Moments | None = None,
 ) -> tuple[Gaussians, Floats]:
     """The emission after all stages, from who looked how, or from knowing nothing.
 
-    Also gives how often each class was seen.
+    Also gives how often each class was seen. What is `known` of the looks of classes from earlier
+    episodes counts besides, whatever these ones are taken for.
     """
     totals = Totals(chunks)
     size = int(chunks[0].features.shape[-1])
@@ -172,14 +174,14 @@ def fit(
     emission = flat_gaussians(classes.number, size, setting.dimensions)
     if begin is not None:
         moments = totals.moments(begin.counts, begin.sums, totals.steps)
-        emission = setting.gaussians(classes, moments)
+        emission = setting.gaussians(classes, moments.plus(known))
     met, further = (counts, stages[0][1]) if begin is None else (begin.counts, 0)
     part, those = setting.near(classes, met, steps=_MARGIN + further)
     for number, (temper, upto) in enumerate(stages):
         found = part.expect(those, emission, chunks, temper=temper, upto=upto)
         counts = found.counts
         moments = totals.moments(counts, found.sums, upto)
-        emission = setting.gaussians(classes, moments)
+        emission = setting.gaussians(classes, moments.plus(known))
         further = stages[min(number + 1, len(stages) - 1)][1] - upto
         part, those = setting.near(classes, counts, steps=_MARGIN + further)
     return emission, counts

@@ -24,7 +24,13 @@ RIDGE = 1e-3
 _TRUSTED = 3.0
 """Sightings after which a class counts fully for B."""
 _LEAST_SPREAD = 1e-3
+_REMEMBERED = 30.0
+"""Sightings of a class that an emission is taken to be worth, at most: enough for its mean, and few
+enough for new ones to overrule it."""
 _ROUNDS = 3
+
+_ROUNDED = 0.1
+"""Sightings that may be nothing but rounding, where they are read off an emission."""
 
 
 class Gaussians(NamedTuple):
@@ -103,6 +109,42 @@ class Moments(NamedTuple):
     """[D]."""
     total_square: Floats
     """Sum of x xᵀ, [D, D]."""
+
+    def plus(self, others: Moments | None) -> Moments:
+        """Of these observations and others."""
+        if others is None:
+            return self
+        both: list[tuple[Any, Any]] = list(zip(self, others, strict=True))
+        return Moments(*(one + other for one, other in both))
+
+
+def moments_of(emission: Gaussians, described: Floats | None) -> Moments:
+    """Observations of which the emission would be fitted again, at most so many of each class.
+
+    Means and counts follow from what is predicted of a class; in directions that were not kept all
+    classes have one mean. Where descriptions had a say, a class seen rarely is taken to be nearer
+    to what was expected of it than it was.
+    """
+    numbers = {name: np.asarray(x, np.float64) for name, x in emission._asdict().items()}
+    centre, spread = numbers["centre"], numbers["spread"]
+    sharp = sharpness(described, spread.size)
+    variance = -0.5 * sharp / numbers["square"]
+    precision = 1 / np.maximum(variance - 1, 1e-6)
+    counts = np.maximum(precision - 1 / spread, 0).max(axis=1)
+    met = counts > _ROUNDED
+    weight = precision if described is None else counts[:, None]
+    along = numbers["linear"] / sharp * variance * weight / np.where(met, counts, 1)[:, None]
+    back = np.linalg.inv(numbers["whitening"])
+    means = along @ back[-spread.size :] + centre
+    counts = np.where(met, np.minimum(counts, _REMEMBERED), 0)
+    sums = counts[:, None] * means
+    return Moments(
+        counts=counts,
+        sums=sums,
+        total=float(counts.sum()),
+        total_sum=sums.sum(axis=0),
+        total_square=counts.sum() * back.T @ back + sums.T @ means,
+    )
 
 
 def fit_gaussians(

@@ -44,6 +44,7 @@ _OF_WRAPPING = {
     "step_timeout",
     "reset_timeout",
     "on_bad_observation",
+    "reset_options",
 }
 Seed = Annotated[int, typer.Option(help="Seeds everything.", callback=ranges.seeds)]
 Workers = Annotated[
@@ -74,6 +75,21 @@ Simulator = Annotated[
 MapSettings = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="KEY=VALUE", help="An option of the map; repeatable."),
+]
+StartState = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STATE",
+        help="Where episodes begin on the map, by label (3,4) or index; as --map start_state=….",
+    ),
+]
+ResetOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reset-option",
+        metavar="KEY=VALUE",
+        help="Given to reset() of gym:ID at every episode; repeatable.",
+    ),
 ]
 Episodes = Annotated[
     int | None,
@@ -108,9 +124,20 @@ def environment_options(settings: list[str] | None, **given: Any) -> dict[str, A
     return options | _read("--set", settings)
 
 
-def map_options(settings: list[str] | None) -> dict[str, Any]:
+def reset_options(env: str, settings: list[str] | None) -> dict[str, Any]:
+    """What --reset-option KEY=VALUE (TOML values) adds to the options of an environment."""
+    if not settings:
+        return {}
+    if not env.startswith("gym:"):
+        raise ValueError(f"--reset-option: {settings[0]} with {env}; only gym:ID has a reset()")
+    return {"reset_options": _read("--reset-option", settings)}
+
+
+def map_options(settings: list[str] | None, start_state: str | None = None) -> dict[str, Any]:
     """Map options from --map KEY=VALUE (TOML values); places may be written x,y."""
     options = _read("--map", settings)
+    if start_state is not None:
+        options |= _read("--start-state", [f"start_state={start_state}"])
     for name in _PLACES & options.keys():
         if isinstance(options[name], str):
             options[name] = point(f"--map {name}", options[name])
@@ -208,12 +235,13 @@ def map_for(
     simulator: str | None,
     settings: list[str] | None,
     horizon: int | None,
+    start_state: str | None = None,
 ) -> tuple[AbstractSimulator | None, dict[str, Any] | None]:
     """The map of --simulator and how to write it down; none for environments that bring theirs.
 
     A Gymnasium environment that is its own map takes its options too, and the likeliest successors.
     """
-    given = map_options(settings)
+    given = map_options(settings, start_state)
     if simulator is None:
         if env.startswith("gym:"):
             from tasid.mdp.sources.gym_id import check_id

@@ -22,8 +22,10 @@ _EPISODES = 20_000
 _OF_TASID = (
     "simulator",
     "map_settings",
+    "start_state",
     "method",
     "classes",
+    "from_policy",
     "certify",
     "certify_epsilon",
     "certify_episodes",

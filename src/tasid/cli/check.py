@@ -16,12 +16,15 @@ from tasid.cli.arguments import (
     Horizon,
     Json,
     MapSettings,
+    ResetOptions,
     Settings,
     Simulator,
+    StartState,
     environment_options,
     eta_for,
     implied_eta,
     map_for,
+    reset_options,
 )
 from tasid.cli.imports import Imports, import_all
 
@@ -32,6 +35,7 @@ def check(
     env: Annotated[str, typer.Argument(help="An environment's name, or gym:ID.")],
     simulator: Simulator = None,
     map_settings: MapSettings = None,
+    start_state: StartState = None,
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
     episodes: Annotated[
@@ -43,6 +47,7 @@ def check(
     seed: EpisodesSeed = 0,
     env_seed: EnvSeed = None,
     settings: Settings = None,
+    reset: ResetOptions = None,
     imports: Imports = None,
     method: Annotated[str, typer.Option(help="How it is to be learned: belief or paper.")] = (
         "belief"
@@ -56,11 +61,12 @@ def check(
     import_all(imports)
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon} if ours else {}))
+    options |= reset_options(env, reset)
     if ours:
         options = {"eta": USUAL_ETA if eta is None else eta, "seed": 0, **options}
         if env_seed is not None:
             options["seed"] = env_seed
-    sim, _ = map_for(env, options, simulator, map_settings, horizon)
+    sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
     if eta is None and implied_eta(sim) >= 0.5:
         eta = USUAL_ETA  # nothing to plan for: the check says so instead of being refused
     planned = eta_for(eta, sim)

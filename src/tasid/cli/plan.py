@@ -16,6 +16,7 @@ from tasid.cli.arguments import (
     Json,
     MapSettings,
     Settings,
+    StartState,
     environment_options,
     lost_doors_of,
     map_options,
@@ -26,7 +27,7 @@ from tasid.cli.imports import Imports, import_all
 
 if TYPE_CHECKING:
     from tasid.mdp import AbstractSimulator, RobustPlan
-    from tasid.mdp.thrifty import Plan
+    from tasid.mdp.thrifty import Plan, ThriftyPlan
 
 
 def plan(
@@ -54,12 +55,13 @@ def plan(
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
     map_settings: MapSettings = None,
+    start_state: StartState = None,
     settings: Settings = None,
     imports: Imports = None,
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
-    from tasid.mdp import certify, policy_value
+    from tasid.mdp import RobustPlan, certify, policy_value
     from tasid.mdp.flips import arrives, changes_of, in_words, likeliest_starts
 
     import_all(imports)
@@ -74,14 +76,16 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
-    options |= map_options(map_settings)
+    options |= map_options(map_settings, start_state)
     sim = simulator_of(source, horizon, options)
-    robust, nominal = _plans(sim, eta)
+    robust, nominal = _plans(sim, eta) if png is None else _whole_plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
     route = robust.route(likeliest)
     result = {
         "worst_case_value": robust.start_value,
-        "nominal_value": policy_value(sim, robust),
+        "nominal_value": (
+            policy_value(sim, robust) if isinstance(robust, RobustPlan) else robust.nominal_value()
+        ),
         "best_nominal_value": nominal.start_value,
         "certificate_gap": certify(robust).gap,
         "states": sim.num_states,
@@ -98,7 +102,7 @@ def plan(
     doors = lost_doors_of(source, options)
     if doors is not None:
         result["lost_doors"] = [asdict(door) for door in doors]
-    if png is None:
+    if png is None or not isinstance(robust, RobustPlan):
         changes = changes_of(robust, nominal, likeliest_starts(sim))
     else:
         from tasid.report.pictures import plan_picture
@@ -118,8 +122,18 @@ def plan(
             print(f"lost on the way to cells: {door}")
 
 
-def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:
-    """The robust plan, and the one for η = 0, of which only the routes are needed."""
+def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan | ThriftyPlan, Plan]:
+    """The robust plan and the one for η = 0, of which nothing but routes and proofs is needed."""
+    from tasid.mdp.flips import MAX_STARTS
+    from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
+
+    if policy_is_huge(sim) and sim.starts.size <= MAX_STARTS:
+        return thrifty_plan(sim, eta=eta), thrifty_plan(sim, eta=0.0)
+    return _whole_plans(sim, eta)
+
+
+def _whole_plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:
+    """The same with the robust plan's actions everywhere, as a picture shows them."""
     from tasid.mdp import robust_dp, robust_plans
     from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
 

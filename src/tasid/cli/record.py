@@ -14,12 +14,15 @@ from tasid.cli.arguments import (
     Horizon,
     Json,
     MapSettings,
+    ResetOptions,
     Seed,
     Settings,
     Simulator,
+    StartState,
     environment_options,
     eta_for,
     map_for,
+    reset_options,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ def record(
     explore: Annotated[float, typer.Option(help="The share of random commands.")] = 0.3,
     simulator: Simulator = None,
     map_settings: MapSettings = None,
+    start_state: StartState = None,
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
     seed: Seed = 0,
@@ -50,6 +54,7 @@ def record(
         int | None, typer.Option(help="Instance of the environment; the seed if not given.")
     ] = None,
     settings: Settings = None,
+    reset: ResetOptions = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that log.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -62,6 +67,7 @@ def record(
     check_free(out, overwrite=overwrite)
     ours = not env.startswith("gym:")
     options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
+    options |= reset_options(env, reset)
     if ours:
         options.setdefault("eta", USUAL_ETA)
         options.setdefault("seed", seed if env_seed is None else env_seed)
@@ -69,7 +75,7 @@ def record(
         raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
     sim = None
     if simulator is not None or ours:
-        sim, _ = map_for(env, options, simulator, map_settings, horizon)
+        sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
     world: BlockMDP | Target = open_world(env, **options)
     if isinstance(world, BlockMDP):
         sim = sim or world.simulator

@@ -18,9 +18,11 @@ from tasid.cli.arguments import (
     Horizon,
     Json,
     MapSettings,
+    ResetOptions,
     Seed,
     Settings,
     Simulator,
+    StartState,
     Workers,
     refuse_sweep_flags,
     run_folder,
@@ -38,8 +40,13 @@ def train(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Learn from this log; play nowhere."),
     ] = None,
+    from_policy: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on from what this policy, or this run's, knows."),
+    ] = None,
     simulator: Simulator = None,
     map_settings: MapSettings = None,
+    start_state: StartState = None,
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
     episodes: Annotated[
@@ -83,6 +90,7 @@ def train(
         ),
     ] = None,
     settings: Settings = None,
+    reset: ResetOptions = None,
     imports: Imports = None,
     evaluation_episodes: Episodes = None,
     certify: Annotated[
@@ -105,6 +113,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Learn a robust policy in a target environment and score it."""
+    from tasid.runs.forecast import Forecast
     from tasid.runs.progress import Progress
     from tasid.runs.train import Order
     from tasid.runs.train import train as carry_out
@@ -119,6 +128,7 @@ def train(
             log,
             simulator=simulator,
             map_settings=map_settings,
+            start_state=start_state,
             horizon=horizon,
             eta=eta,
             classes=classes,
@@ -146,7 +156,12 @@ def train(
     progress = Progress(*words, quiet=quiet)
     with interrupt.saying(partial(how_to_go_on, folder)), progress:
         result = carry_out(
-            order, folder, overwrite=overwrite, resume=resume, callbacks=[progress], notice=notice
+            order,
+            folder,
+            overwrite=overwrite,
+            resume=resume,
+            callbacks=[progress, Forecast(notice)],
+            notice=notice,
         )
     if as_json:
         print_json(result)

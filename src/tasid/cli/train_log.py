@@ -8,10 +8,11 @@ from typing import Any
 import typer
 
 from tasid.cli.answers import print_json
-from tasid.cli.arguments import environment_options, eta_for, simulator_of
+from tasid.cli.arguments import eta_for, map_options, simulator_of
 
 _OF_TARGETS = (
     "env",
+    "from_policy",
     "resume",
     "episodes",
     "method",
@@ -21,6 +22,7 @@ _OF_TARGETS = (
     "seed",
     "env_seed",
     "settings",
+    "reset",
     "evaluation_episodes",
     "certify",
     "certify_epsilon",
@@ -35,6 +37,7 @@ def train_from_log(
     *,
     simulator: str | None,
     map_settings: list[str] | None,
+    start_state: str | None,
     horizon: int | None,
     eta: float | None,
     classes: str | None,
@@ -48,7 +51,7 @@ def train_from_log(
 
     _refuse_flags_of_targets(context)
     log = EpisodeLog.load(file)
-    name, given = simulator, environment_options(map_settings)
+    name, given = simulator, map_options(map_settings, start_state)
     if name is None:
         name, given = _recorded_map(log.environment, given)
     steps = horizon or (log.horizon if "horizon" not in given else None)
@@ -75,7 +78,9 @@ def _refuse_flags_of_targets(context: typer.Context) -> None:
     for name in _OF_TARGETS:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            flag = {"env": "ENV", "settings": "--set"}.get(name, f"--{name.replace('_', '-')}")
+            flag = {"env": "ENV", "settings": "--set", "reset": "--reset-option"}.get(
+                name, f"--{name.replace('_', '-')}"
+            )
             raise ValueError(f"{flag}: with --from, which learns from a log and plays nowhere")
 
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from tasid.cli import ranges
-from tasid.cli.arguments import USUAL_ETA, environment_options, eta_for, map_for
+from tasid.cli.arguments import (
+    USUAL_ETA,
+    environment_options,
+    eta_for,
+    map_for,
+    reset_options,
+)
 
 if TYPE_CHECKING:
     from tasid.runs.baseline_run import BaselineOrder
@@ -40,7 +46,14 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
             f"--epopt-epsilon: {given.epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
             "ppo+rnd+dr, and filters their pre-training"
         )
-    sim, source = map_for(given.env, options, given.simulator, given.map_settings, given.horizon)
+    sim, source = map_for(
+        given.env,
+        options,
+        given.simulator,
+        given.map_settings,
+        given.horizon,
+        given.start_state,
+    )
     return Order(
         environment=given.env,
         options=options,
@@ -54,6 +67,7 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
         starts=given.starts,
         classes=given.classes,
         certify=_certify(given),
+        from_policy=None if given.from_policy is None else str(given.from_policy),
     )
 
 
@@ -61,6 +75,7 @@ def _options(given: SimpleNamespace, seed: int, *, ours: bool) -> dict[str, Any]
     """Options of the environment, the instance's seed included."""
     flags = {"horizon": given.horizon, "eta": given.eta} if ours else {}
     options = environment_options(given.settings, **flags, **_sensor(given.env, given.sensor))
+    options |= reset_options(given.env, given.reset)
     if ours:
         options.setdefault("eta", USUAL_ETA)
         options.setdefault("seed", seed if given.env_seed is None else given.env_seed)

@@ -12,7 +12,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -45,6 +46,8 @@ class LaneMaker:
     rendered: bool
     renewable: bool = True
     """Does the factory make new environments, or give one and the same?"""
+    begins: Mapping[str, Any] = field(default_factory=dict)
+    """What `reset` is given besides a seed."""
 
     def __call__(self, env: gymnasium.Env[Any, Any] | None = None) -> Lane:
         """A lane; its environment is made when first needed, unless given."""
@@ -85,7 +88,8 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
         try:
             if self._env is None:
                 self._env = self._maker.factory()
-            raw, _ = self._env.reset(seed=seed)
+            # A copy each time: what an environment does to its options is not the next one's.
+            raw, _ = self._env.reset(seed=seed, **deepcopy(self._maker.begins))
         except Exception as error:
             return self._seen, self._raised("reset", error)
         told = self._look(raw)

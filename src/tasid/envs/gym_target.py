@@ -84,6 +84,12 @@ class GymTarget:
         """A raw observation of the environment as policies and agents of this target see it."""
         return self._lanes.maker.encoding(raw)
 
+    @property
+    def reset_options(self) -> Mapping[str, Any] | None:
+        """What every `reset` is given, if anything: episodes may then begin elsewhere."""
+        begins: Mapping[str, Any] | None = self._lanes.maker.begins.get("options")
+        return begins
+
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """An environment as it was before wrapping: a new one, or the only one there is."""
         return self._lanes.maker.factory()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,7 @@ def wrap(
     step_timeout: float | None = None,
     reset_timeout: float | None = None,
     on_bad_observation: str = "raise",
+    reset_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> GymTarget:
     """Oracle access to any Gymnasium environment with Discrete actions.
@@ -66,6 +68,9 @@ def wrap(
     `reset_timeout` seconds (making it included). What is observed and cannot be used, because it
     is not finite or of another shape, is an error, or with `on_bad_observation="retry"` a reason
     to run the episode again.
+
+    Every episode begins with `env.reset(seed=…, options=reset_options)`; without them, `options`
+    are not given at all.
     """
     if observe not in _OBSERVED:
         raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
@@ -79,6 +84,7 @@ def wrap(
     _check_timeouts(step_timeout, reset_timeout, workers=workers)
     if on_bad_observation not in _BAD:
         raise ValueError(f"on_bad_observation: {on_bad_observation!r} is none of {', '.join(_BAD)}")
+    begins = _begins(reset_options)
     first = factory()
     if not isinstance(first, gymnasium.Env):
         raise TypeError(f"env: the factory gave {type(first).__name__}, not a gymnasium.Env")
@@ -88,11 +94,12 @@ def wrap(
     size, start = _actions(first.action_space)
     maker = LaneMaker(
         factory,
-        _encoding(first, preprocess, observe, resize),
+        _encoding(first, preprocess, observe, resize, begins),
         num_actions=size,
         first_action=start,
         rendered=observe == "render",
         renewable=not single,
+        begins=begins,
     )
     if workers:
         first.close()
@@ -103,7 +110,7 @@ def wrap(
         workers=workers is True,
         timeouts=Timeouts(step_timeout, reset_timeout),
     )
-    asked = {**options, "observe": observe, "resize": resize}
+    asked = {**options, "observe": observe, "resize": resize, "reset_options": reset_options}
     kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
     told: dict[str, Any] = {
         "name": name,
@@ -149,6 +156,15 @@ def _factory(
     return env, getattr(env, "__name__", type(env).__name__), False
 
 
+def _begins(options: Any) -> dict[str, Any]:
+    """What `reset` is given besides a seed."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise TypeError(f"reset_options: {options!r:.80} is not a mapping of names to values")
+    return {"options": dict(options)}
+
+
 def _actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
     if not isinstance(space, spaces.Discrete):
         kind = "continuous actions" if isinstance(space, spaces.Box) else "several actions at once"
@@ -164,6 +180,7 @@ def _encoding(
     preprocess: Callable[[Any], Any] | None,
     observe: str,
     resize: int | tuple[int, int] | None,
+    begins: Mapping[str, Any],
 ) -> Encoding:
     """Whatever no space declares is found out by looking once."""
     if observe == "observation" and preprocess is None:
@@ -173,7 +190,7 @@ def _encoding(
             f"observe: 'render', but the environment was made with render_mode={env.render_mode!r};"
             " make it with render_mode='rgb_array'"
         )
-    raw, _ = env.reset(seed=0)
+    raw, _ = env.reset(seed=0, **deepcopy(begins))
     if observe == "render":
         raw = env.render()
         if not isinstance(raw, np.ndarray):

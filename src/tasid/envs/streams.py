@@ -25,6 +25,8 @@ WANDERING = EVALUATION + 4
 ONLINE = EVALUATION + 6
 """Episodes of Algorithm 3."""
 RECORDING = EVALUATION + 7
+CONTINUING = EVALUATION + 8
+"""Learning that goes on from a policy: a key for each policy, with phases as under a seed's."""
 CERTIFICATION = EVALUATION + 32
 """With a phase for every attempt."""
 BLIND = EVALUATION + 64

@@ -20,12 +20,15 @@ from tasid.mdp.fused import (
     Programme,
     best_response_step,
     fused_backward,
+    max_min_step,
     nature_step,
     worth_compiling,
 )
 from tasid.mdp.perturbation import PerturbedMDP, checked_eta, tremble
 from tasid.mdp.robust_dp import RobustPlan, robust_dp
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.thrifty import ThriftyPlan
+from tasid.mdp.window import windowed
 
 AbstractPolicy = RobustPlan | ArrayLike
 """A plan, actions [H, S] (or [S], [H, 1], … broadcast to it), or probabilities [H, S, A]."""
@@ -142,13 +145,15 @@ class Certificate:
         return self.upper - self.lower
 
 
-def certify(plan: RobustPlan) -> Certificate:
+def certify(plan: RobustPlan | ThriftyPlan) -> Certificate:
     """Two more sweeps, no enumeration: see `Certificate`."""
     sim, eta = plan.simulator, plan.eta
-    table = policy_table(sim, plan)
     frontier = frontier_when_cheaper(sim)
+    if isinstance(plan, ThriftyPlan):
+        return _fused_certificate(sim, None, eta, windowed(sim, frontier))
+    table = policy_table(sim, plan)
     if worth_compiling(nature_step, sim, frontier):
-        return _fused_certificate(sim, table, eta, frontier)
+        return _fused_certificate(sim, table, eta, windowed(sim, frontier))
     lower, nature = _against_nature(sim, table, eta)
 
     def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -161,13 +166,20 @@ def certify(plan: RobustPlan) -> Certificate:
 
 
 def _fused_certificate(
-    sim: AbstractSimulator, table: NDArray[Any], eta: float, frontier: Frontier | None
+    sim: AbstractSimulator, table: NDArray[Any] | None, eta: float, frontier: Frontier | None
 ) -> Certificate:
-    """Both sweeps in one: nature's choices at a step are needed at that step alone."""
-    nature = np.zeros(sim.num_states, dtype=_action_type(sim))
-    policy = Programme(nature_step(sim.num_actions), lambda h: (eta, table[h], nature))
+    """All sweeps in one: choices at a step are needed at that step alone.
+
+    So are those of a plan without a table, which is then made again.
+    """
+    nature, own = (np.zeros(sim.num_states, dtype=_action_type(sim)) for _ in range(2))
+    planner = Programme(max_min_step(sim.num_actions), lambda h: (eta, own))
+    policy = Programme(
+        nature_step(sim.num_actions), lambda h: (eta, own if table is None else table[h], nature)
+    )
     agent = Programme(best_response_step(sim.num_actions), lambda h: (eta, nature))
-    (lower, _), (upper, _) = fused_backward(sim, [policy, agent], frontier=frontier)
+    programmes = [*([planner] if table is None else []), policy, agent]
+    *_, (lower, _), (upper, _) = fused_backward(sim, programmes, frontier=frontier)
     return Certificate(start_value(sim, lower), start_value(sim, upper))
 
 

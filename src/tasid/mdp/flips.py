@@ -15,7 +15,7 @@ import numpy as np
 from tasid.mdp.layout import GOAL, HAZARD
 from tasid.mdp.robust_dp import RobustPlan, robust_dp
 from tasid.mdp.simulator import AbstractSimulator
-from tasid.mdp.thrifty import Plan, policy_is_huge, thrifty_plan
+from tasid.mdp.thrifty import Plan, ThriftyPlan, policy_is_huge, thrifty_plan
 
 Place = tuple[int, ...]
 """Row and column on a grid map, else the state."""
@@ -134,7 +134,9 @@ class Span:
     way: Way
 
 
-def changes_of(plan: RobustPlan, nominal: Plan, starts: Sequence[int]) -> tuple[Change, ...]:
+def changes_of(
+    plan: RobustPlan | ThriftyPlan, nominal: Plan, starts: Sequence[int]
+) -> tuple[Change, ...]:
     """Where the way changes between η = 0 and ½, or the plan's η if that is larger.
 
     Plans for η at equal distances first, then bisection. A way that comes and goes between two of

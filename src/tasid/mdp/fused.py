@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tasid.mdp.backward import Frontier, count, swept
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.window import Window
 
 Step = Callable[..., None]
 """(successor, reward, rows, V_{h+1}, V_h, *others, first, end): writes V_h of some states.
@@ -162,7 +163,7 @@ def fused_backward(
 
     In a state the first programme comes first: the others may read what it has written there. With
     a `frontier` only those states are touched; kept values are NaN elsewhere. With `steps` only
-    those, after which V is `final`.
+    those, after which V is `final`. With a `Window`, V_0 of all states that it leaves out is known.
     """
     threads = threads or _cores()
     shapes = [(sim.num_states, *p.shape) for p in programmes]
@@ -171,12 +172,18 @@ def fused_backward(
     kept = [np.full((sim.horizon + 1, *shape), np.nan) for shape in shapes] if keep else []
     for table in kept:
         table[-1] = 0.0
+    steps = steps or range(sim.horizon)
+    window = frontier if isinstance(frontier, Window) else None
+    worth = [[] if window is None else window.worth(p.others(steps[0])[0]) for p in programmes]
     with ThreadPoolExecutor(threads) as pool:
-        for h in reversed(steps or range(sim.horizon)):
+        for h in reversed(steps):
             rows = slice(sim.num_states) if frontier is None else frontier[h]
             picked = None if isinstance(rows, slice) else rows
             # Unsigned: then nobody asks whether an index counts from the end.
             tables = sim.successor_at(h).view(np.uint32), sim.reward_at(h), picked
+            if window is not None and (h + 1 < steps.stop or final is None):
+                for old, values in zip(after, worth, strict=True):
+                    old[window.edge(h)] = values[h + 1]
             calls = [
                 (p.step, (*tables, old, new, *p.others(h)))
                 for p, old, new in zip(programmes, after, value, strict=True)
@@ -185,6 +192,9 @@ def fused_backward(
             for k, table in enumerate(kept):
                 table[h, rows] = value[k][rows]
             after, value, spare = value, spare, value  # what was given as final is never written
+    if window is not None:
+        for old, values in zip(after, worth, strict=True):
+            old[window.outside(steps[0])] = values[steps[0]]
     return [(start, kept[k] if keep else None) for k, start in enumerate(after)]
 
 

@@ -9,7 +9,7 @@ and Ṽ at the start is that max–min value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ from tasid.mdp.fused import (
 from tasid.mdp.perturbation import checked_eta
 from tasid.mdp.simulator import AbstractSimulator
 from tasid.mdp.size import refuse_larger
+from tasid.mdp.window import windowed
 
 _Found = tuple[float, NDArray[np.float64] | None]
 """Ṽ at the start and, if kept, Ṽ for all h."""
@@ -77,15 +78,21 @@ class RobustPlan:
 
     def route(self, start: int | None = None) -> tuple[RouteStep, ...]:
         """Where the plan leads if every action comes out as asked."""
-        sim = self.simulator
-        state = sim.start if start is None else start
-        steps = []
-        for h in range(sim.horizon):
-            action = self.action(h, state)
-            reward = float(sim.reward_at(h)[state, action])
-            steps.append(RouteStep(h, sim.states[state], action, reward))
-            state = int(sim.successor_at(h)[state, action])
-        return tuple(steps)
+        return route_along(self.simulator, self.action, start)
+
+
+def route_along(
+    sim: AbstractSimulator, action_at: Callable[[int, int], int], start: int | None
+) -> tuple[RouteStep, ...]:
+    """Where actions (h, s) → a lead from the start, or from a state given, if all come out."""
+    state = sim.start if start is None else start
+    steps = []
+    for h in range(sim.horizon):
+        action = action_at(h, state)
+        reward = float(sim.reward_at(h)[state, action])
+        steps.append(RouteStep(h, sim.states[state], action, reward))
+        state = int(sim.successor_at(h)[state, action])
+    return tuple(steps)
 
 
 def robust_dp(
@@ -123,14 +130,15 @@ def robust_plans(
     each = kind.itemsize * len(levels)
     refuse_larger("horizon", shape[1:], each, "plan for fewer steps, or on fewer states")
     actions = np.zeros(shape, dtype=kind)
-    frontier = frontier_when_cheaper(simulator, force=reachable_only)
+    frontier = narrow = frontier_when_cheaper(simulator, force=reachable_only)
     together = len(levels) > 1 and _sharing_pays(simulator)
     step = max_min_steps if together else max_min_step
     if not worth_compiling(step, simulator, frontier, len(levels)):
         sweep = _in_numpy
     else:
         sweep = _together if together else _one_by_one
-    found = sweep(simulator, levels, actions, frontier, keep_values)
+        narrow = frontier if keep_values or reachable_only else windowed(simulator, frontier)
+    found = sweep(simulator, levels, actions, narrow, keep_values)
     return tuple(
         RobustPlan(simulator, eta, plan, value, values, swept(simulator, frontier))
         for eta, plan, (value, values) in zip(levels, actions, found, strict=True)

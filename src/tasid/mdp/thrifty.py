@@ -14,10 +14,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.mdp.backward import frontier_when_cheaper, start_value
+from tasid.mdp.backward import frontier_when_cheaper, start_value, swept
 from tasid.mdp.fused import Programme, fused_backward, max_min_step
 from tasid.mdp.perturbation import checked_eta
+from tasid.mdp.robust_dp import RouteStep, route_along
 from tasid.mdp.simulator import AbstractSimulator
+from tasid.mdp.window import windowed
 
 _HUGE = 200_000_000
 """Bytes; below, a policy is written sooner than Ṽ is read again."""
@@ -55,16 +57,36 @@ class ThriftyPlan:
     start_value: float
     marks: dict[int, NDArray[np.float64]]
     """Ṽ_h [S] at some h, H among them."""
+    states_swept: int
+    """As in `tasid.mdp.robust_dp.RobustPlan`."""
     _known: dict[tuple[int, int], int] = field(default_factory=dict)
     """The actions between the last two marks that were asked about."""
+    _asked: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The actions that were asked about: a route is often walked again."""
 
     def action(self, h: int, s: int) -> int:
         """ρ_h(s) at a state that the start may lead to."""
         self.simulator.check_pair(h, s)
-        if (h, s) not in self._known:
-            self._known.clear()
-            self._known.update(self._actions_from(h, s))
-        return self._known[h, s]
+        if (h, s) not in self._asked:
+            if (h, s) not in self._known:
+                self._known.clear()
+                self._known.update(self._actions_from(h, s))
+            self._asked[h, s] = self._known[h, s]
+        return self._asked[h, s]
+
+    def route(self, start: int | None = None) -> tuple[RouteStep, ...]:
+        """Where the plan leads if every action comes out as asked."""
+        return route_along(self.simulator, self.action, start)
+
+    def nominal_value(self) -> float:
+        """What it earns if every action comes out as asked; as many routes as there are starts."""
+        sim, values = self.simulator, []
+        for start in sim.starts.tolist():
+            value = 0.0
+            for step in reversed(self.route(start)):  # the order in which a backward sweep adds
+                value = step.reward + value
+            values.append(value)
+        return float(sim.start_probabilities @ np.array(values))
 
     def _actions_from(self, h: int, s: int) -> dict[tuple[int, int], int]:
         """ρ at s and at all that can follow until the next mark."""
@@ -85,7 +107,8 @@ class ThriftyPlan:
 def thrifty_plan(sim: AbstractSimulator, *, eta: float) -> ThriftyPlan:
     """Algorithm 1, its values kept at about √H steps."""
     eta = checked_eta(eta)
-    frontier = frontier_when_cheaper(sim)
+    reached = frontier_when_cheaper(sim)
+    frontier = windowed(sim, reached)
     unread = np.empty(sim.num_states, dtype=np.min_scalar_type(sim.num_actions - 1))
     programme = Programme(max_min_step(sim.num_actions), lambda h: (eta, unread))
     every = isqrt(sim.horizon - 1) + 1
@@ -96,4 +119,4 @@ def thrifty_plan(sim: AbstractSimulator, *, eta: float) -> ThriftyPlan:
         [(marks[first], _)] = fused_backward(
             sim, [programme], frontier=frontier, steps=steps, final=final
         )
-    return ThriftyPlan(sim, eta, start_value(sim, marks[0]), marks)
+    return ThriftyPlan(sim, eta, start_value(sim, marks[0]), marks, swept(sim, reached))

@@ -27,6 +27,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
         (f"--{key}", asked[key]) for key in ("classes", "starts") if asked.get(key) is not None
     ]
     flags += _of_certificate(asked.get("certify"))
+    if isinstance(asked.get("from_policy"), Mapping):
+        flags.append(("--from-policy", asked["from_policy"].get("folder")))
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")
@@ -47,6 +49,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     if isinstance(source, dict) and isinstance(source.get("options"), dict):
         on_map = source["options"].items()
         words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
+    begins = options.pop("reset_options", {}).items()
+    words += [f"--reset-option {shlex.quote(f'{key}={_toml(value)}')}" for key, value in begins]
     words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
     return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
 

@@ -16,11 +16,13 @@ from tasid.algorithms import BeliefPolicy, Policy
 from tasid.algorithms.belief_findings import agreed, findings
 from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
 from tasid.algorithms.belief_passages import closed_passages
+from tasid.algorithms.belief_saved import check_saved
 from tasid.algorithms.belief_slips import Slip
 from tasid.algorithms.evaluate import oracle
 from tasid.algorithms.initial_state_test import StartCounts, StartsFound
 from tasid.algorithms.memory import Memory
 from tasid.algorithms.paper_method import PaperLearner
+from tasid.algorithms.policy_files import load
 from tasid.algorithms.surprise import EtaEstimate, MapError
 from tasid.algorithms.tasid import Learned, StepEnded, tasid
 from tasid.beliefs.classes import KINDS
@@ -103,6 +105,7 @@ def learn(
     starts: int | None = None,
     run_dir: str | Path | None = None,
     record: Path | None = None,
+    from_policy: BeliefPolicy | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult: ...
 @overload
@@ -118,6 +121,7 @@ def learn(
     model: Any = None,
     starts: int | None = None,
     run_dir: str | Path | None = None,
+    from_policy: BeliefPolicy | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
 def learn(
@@ -134,6 +138,7 @@ def learn(
     starts: int | None = None,
     run_dir: str | Path | None = None,
     record: Path | None = None,
+    from_policy: BeliefPolicy | str | Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult | list[LearningResult]:
     """Learn a robust policy in a target with the help of its map.
@@ -153,6 +158,10 @@ def learn(
     `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
     fitted to what whole episodes say. A policy's file holds what `init` and `apply` learned, and
     `tasid.load(path, model=…)` asks for the model again.
+
+    With `from_policy`, a policy or its folder, the belief method goes on from what that knows: with
+    more episodes, another η, or a corrected map, whose places are found again by their labels. The
+    policy plays the first batch, and episodes are others than those that taught it.
 
     If the map has several start states, the first belief is spread over them; `starts` checks their
     number.
@@ -176,6 +185,9 @@ def learn(
         )
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
+    begin = None if from_policy is None else saved_policy(from_policy, method)
+    if begin is not None and classes not in (None, begin.classes):
+        raise ValueError(f"classes: {classes!r}, but from_policy tells apart by {begin.classes!r}")
     group = [seed] if seeds is None else list(seeds)
     if not group or len(set(group)) != len(group):
         raise ValueError(f"seeds: {group} should name at least one seed, and each once")
@@ -191,10 +203,14 @@ def learn(
             shape, dtype = one.observation_shape, dtype_of(one)
             check_memory(method, episodes, horizon=sim.horizon, shape=shape, dtype=dtype)
         check_starts(sim, starts)
+        if begin is not None:
+            check_saved(begin, sim, one.observation_shape, dtype_of(one))
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
     folders = [_folder(run_dir, None if seeds is None else number) for number in group]
     request = {"eta": eta, "episodes": episodes, "method": method, "classes": classes}
+    if begin is not None:
+        request["from_policy"] = begin.digest
     with ExitStack() as stack:
         # Last in, first out: a seed's record goes when all policies are saved.
         targets = [
@@ -213,7 +229,7 @@ def learn(
         else:
             results = [
                 _learn_beliefs(
-                    world, target, plan, number, episodes, classes, model, callbacks, memory
+                    world, target, plan, number, episodes, classes, model, callbacks, memory, begin
                 )
                 for world, target, plan, number, memory in zip(
                     worlds, targets, plans, group, memories, strict=True
@@ -223,6 +239,19 @@ def learn(
             if folder is not None:
                 result.policy.save(folder / "policy")
     return results[0] if seeds is None else results
+
+
+def saved_policy(given: BeliefPolicy | str | Path, method: str) -> BeliefPolicy:
+    """The policy to go on from."""
+    if method != "belief":
+        raise ValueError(f"from_policy: with method {method!r}; only beliefs go on from a policy")
+    policy = load(given) if isinstance(given, (str, Path)) else given
+    if not isinstance(policy, BeliefPolicy):
+        raise ValueError(
+            f"from_policy: {type(policy).__name__} knows nothing of what states look like; give "
+            "a policy that method 'belief' learned"
+        )
+    return policy
 
 
 def _folder(run_dir: str | Path | None, seed: int | None) -> Path | None:
@@ -241,6 +270,7 @@ def _learn_beliefs(
     model: Any,
     callbacks: Sequence[Callback],
     memory: Memory | None,
+    begin: BeliefPolicy | None,
 ) -> LearningResult:
     if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
         raise ValueError(f"episodes: {episodes!r} is neither a whole number nor 'auto'")
@@ -255,6 +285,7 @@ def _learn_beliefs(
         model=model,
         callbacks=callbacks,
         memory=memory,
+        begin=begin,
     )
     policy = BeliefPolicy(
         plan,

@@ -89,8 +89,8 @@ def yardsticks(
 def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
     """The latent MDP of a wrapped toy-text environment, if its own table gives this very map."""
     make_env = getattr(target, "make_env", None)
-    if make_env is None:
-        return None
+    if make_env is None or getattr(target, "reset_options", None):
+        return None  # its table does not say where `reset` begins when told something
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MapWarning)
         try:

@@ -20,7 +20,7 @@ from tasid.runs.certify import Certify, certify_return
 from tasid.runs.diagnosis import diagnose, start_purity
 from tasid.runs.events import Callback, Event
 from tasid.runs.journaled import on_record
-from tasid.runs.learn import Diagnostics, LearningResult, learn
+from tasid.runs.learn import Diagnostics, LearningResult, learn, saved_policy
 from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
 from tasid.runs.scoring import score
@@ -53,6 +53,8 @@ class Order:
     """What is expected to look alike: place, rank or action; None lets evidence decide."""
     certify: Certify | None = None
     """The certificate asked for; None asks for none."""
+    from_policy: str | None = None
+    """The folder of the policy to go on from; None begins anew."""
 
 
 def train(
@@ -72,7 +74,8 @@ def train(
     summary names, for a run that will be moved there.
     """
     world = open_world(order.environment, **order.options)
-    asked = _asked(order, world)
+    begin = None if order.from_policy is None else saved_policy(order.from_policy, order.method)
+    asked = _asked(order, world, begin)
     if resume and (done := Run.complete(folder, asked)) is not None:
         notice(f"{folder}: the run of this order is complete")
         return done
@@ -92,6 +95,7 @@ def train(
             classes=order.classes,
             starts=order.starts,
             record=run.record,
+            from_policy=begin,
             callbacks=[events.append, *callbacks],
         )
         seconds = time.perf_counter() - started
@@ -211,7 +215,9 @@ def _choices(order: Order) -> dict[str, Any]:
     return {name: getattr(order, name) for name in ("starts", "classes")}
 
 
-def _asked(order: Order, env: BlockMDP | Target) -> dict[str, Any]:
+def _asked(order: Order, env: BlockMDP | Target, begin: BeliefPolicy | None) -> dict[str, Any]:
+    # A folder may hold another policy tomorrow: its digest says which one it was.
+    came = None if begin is None else {"folder": order.from_policy, "digest": begin.digest}
     options = env.options if isinstance(env, BlockMDP) else order.options
     return {
         "environment": {"name": order.environment, "options": dict(options)},
@@ -223,6 +229,7 @@ def _asked(order: Order, env: BlockMDP | Target) -> dict[str, Any]:
         **{name: value for name, value in _choices(order).items() if value is not None},
         "evaluation_episodes": order.evaluation_episodes,
         **({} if order.certify is None else {"certify": asdict(order.certify)}),
+        **({} if came is None else {"from_policy": came}),
         "versions": versions(),
     }
 

@@ -63,21 +63,7 @@ def write_artifact(
     failing disk its `OSError`; the old artifact then remains as it was.
     """
     directory = Path(path)
-    told: Any = kind
-    if not isinstance(told, str) or not told:
-        raise ArtifactError(f"kind is {kind!r}; it must be a non-empty string.")
-    for name, given in (("metadata", metadata), ("arrays", arrays)):
-        if not isinstance(given, Mapping):
-            raise ArtifactError(f"{name} is of type {type(given).__name__}; it must be a mapping.")
-    tensors = dict(_storable(name, array) for name, array in arrays.items())
-    payload = save(tensors)
-    manifest = Manifest(
-        kind=plain_json(kind, where="kind"),
-        metadata=plain_json(metadata, where="metadata"),
-        sha256=hashlib.sha256(payload).hexdigest(),
-        size=len(payload),
-        tensors={name: TensorEntry(a.dtype.name, a.shape) for name, a in tensors.items()},
-    )
+    manifest, payload = _spelled(kind, metadata, arrays)
     manifest_data = manifest.to_bytes()
     if directory.exists() and not directory.is_dir():
         raise ArtifactError(f"{directory}: is a file; give the path of a directory.")
@@ -88,6 +74,14 @@ def write_artifact(
         write_bytes_atomically(directory / MANIFEST_NAME, manifest_data)
         _remove_array_files(directory, keep=manifest.array_file)
     return directory
+
+
+def digest_of(
+    *, kind: str, metadata: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+) -> str:
+    """What tells an artifact of this content from all others, whether it is written or not."""
+    manifest, _ = _spelled(kind, metadata, arrays)
+    return hashlib.sha256(manifest.to_bytes()).hexdigest()
 
 
 def read_artifact(
@@ -111,6 +105,28 @@ def read_artifact(
         ) from error
     arrays = _parse_payload(payload, manifest, source=directory / manifest.array_file)
     return Artifact(kind=manifest.kind, metadata=manifest.metadata, arrays=arrays)
+
+
+def _spelled(
+    kind: str, metadata: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+) -> tuple[Manifest, bytes]:
+    """The manifest and the array file of this content, or an error that says what is wrong."""
+    told: Any = kind
+    if not isinstance(told, str) or not told:
+        raise ArtifactError(f"kind is {kind!r}; it must be a non-empty string.")
+    for name, given in (("metadata", metadata), ("arrays", arrays)):
+        if not isinstance(given, Mapping):
+            raise ArtifactError(f"{name} is of type {type(given).__name__}; it must be a mapping.")
+    tensors = dict(_storable(name, array) for name, array in arrays.items())
+    payload = save(tensors)
+    manifest = Manifest(
+        kind=plain_json(kind, where="kind"),
+        metadata=plain_json(metadata, where="metadata"),
+        sha256=hashlib.sha256(payload).hexdigest(),
+        size=len(payload),
+        tensors={name: TensorEntry(a.dtype.name, a.shape) for name, a in tensors.items()},
+    )
+    return manifest, payload
 
 
 def _storable(name: Any, array: Any) -> tuple[str, npt.NDArray[Any]]:

@@ -17,12 +17,47 @@ def is_map(source: str) -> bool:
     return source.startswith(GYM) or Path(source).exists()
 
 
-def read_source(source: str, *, horizon: int | None = None, **options: Any) -> AbstractSimulator:
+def read_source(
+    source: str, *, horizon: int | None = None, start_state: Any = None, **options: Any
+) -> AbstractSimulator:
     """The simulator of a .txt, .yaml or .npz file, a saved simulator's folder, or gym:ID.
 
-    Options are those of the source's own function; for gym:ID they go to `gymnasium.make`, all
-    but `deterministic`.
+    Episodes begin in `start_state`, a label or an index, if one is given. Other options are those
+    of the source's own function; for gym:ID they go to `gymnasium.make`, all but `deterministic`.
     """
+    sim = _read(source, horizon, options)
+    if start_state is None:
+        return sim
+    explored = None if sim.origin is None else sim.origin.explored
+    if explored is not None:
+        raise MapError(
+            f"start_state: {_spelled(start_state):.80} on a map that was explored {explored} steps "
+            "far from its own start; make it again from its source with the other one"
+        )
+    return sim.with_start(_index(sim, start_state))
+
+
+def _index(sim: AbstractSimulator, state: Any) -> int:
+    """A state by its label, as a command line spells it (3,4 or 3,4,E for a tuple), or index."""
+    wanted = _spelled(state)
+    for index, label in enumerate(sim.states):
+        if _spelled(label) == wanted:
+            return index
+    if isinstance(state, int) and not isinstance(state, bool) and 0 <= state < sim.num_states:
+        return state
+    first = ", ".join(map(_spelled, sim.states[:3]))
+    raise MapError(
+        f"start_state: {wanted:.80} is neither the label of a state ({first}, …) nor an index, "
+        f"0 … {sim.num_states - 1}"
+    )
+
+
+def _spelled(label: Any) -> str:
+    parts = label if isinstance(label, (tuple, list)) else str(label).split(",")
+    return ",".join(str(part).strip() for part in parts)
+
+
+def _read(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
     if source.startswith(GYM):
         return _toy_text(source.removeprefix(GYM), horizon, options)
     path = Path(source)
