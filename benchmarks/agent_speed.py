@@ -18,7 +18,7 @@ import numpy as np
 import tasid
 from benchmarks.fresh import Spent, spent
 from benchmarks.some_policy import some_policy
-from tasid.algorithms.belief_policy import BeliefPolicy
+from tasid.policies.belief_policy import BeliefPolicy
 
 MEANT = {"lock": 2.0, "lava": 5.0}
 """Milliseconds for a decision."""

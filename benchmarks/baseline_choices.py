@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import tasid
-from tasid.algorithms.ppo import PPOConfig
-from tasid.algorithms.ppo_training import Checkpoint
-from tasid.runs.baselines import BASELINES, Baseline, train_baseline
-from tasid.runs.experiments.combination_lock import SOLVED
+from tasid.baselines.by_name import BASELINES, Baseline, train_baseline
+from tasid.baselines.ppo import PPOConfig
+from tasid.baselines.training import Checkpoint
+from tasid.experiments.lock.jobs import SOLVED
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 
 import tasid
 from benchmarks.solving import ETA, WORLDS
-from tasid.algorithms import belief_method
 from tasid.beliefs import fitting
+from tasid.learning.belief import method as belief_method
 from tasid.runs import learn as learning
 
 PARTS: dict[str, tuple[Any, str]] = {

@@ -26,8 +26,8 @@ import numpy as np
 
 import tasid
 from benchmarks.state_space import coloured_map
-from tasid.mdp import AbstractSimulator, return_range
-from tasid.runs.scoring import yardsticks
+from tasid.checks.scoring import yardsticks
+from tasid.maps import AbstractSimulator, return_range
 
 ERROR = 0.005
 """The standard error of the ratio that evaluations aim for."""

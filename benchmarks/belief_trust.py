@@ -29,10 +29,10 @@ import tasid
 from benchmarks.followed import follow
 from benchmarks.kidnapping import kidnapped
 from benchmarks.trust_worlds import WORLDS, World
-from tasid.algorithms.belief_policy import LOST, BeliefPolicy
-from tasid.envs import BlockMDP
-from tasid.envs.block import block_mdp
-from tasid.mdp import return_range, robust_dp, worst_case
+from tasid.maps import return_range, robust_dp, worst_case
+from tasid.policies.belief_policy import LOST, BeliefPolicy
+from tasid.targets import BlockMDP
+from tasid.targets.block import block_mdp
 
 ETA = 0.1
 _EPISODES = 1_024

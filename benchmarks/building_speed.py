@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from tasid.envs.target import episode_keys, seed_key
+from tasid.targets.target import episode_keys, seed_key
 
 TARGETS = {"lidar": 200_000, "camera": 50_000}
 """Observations a second that two cores are meant to make."""

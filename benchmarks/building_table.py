@@ -28,8 +28,8 @@ import tasid
 from benchmarks.followed import follow
 from benchmarks.kidnapping import informed, kidnapped
 from benchmarks.particles import MonteCarlo
-from tasid.envs import BlockMDP
 from tasid.runs.learn import LearningResult
+from tasid.targets import BlockMDP
 
 ETA = 0.1
 _FOUND_WITHIN = 15

@@ -116,7 +116,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "deciding on the lava crossing": lambda: _deciding(tasid.make("lava-crossing")),
     "smoothing, against dense NumPy": _smoothing,
     "`import` to act, against JAX": lambda: _starting(
-        "import jax.numpy", "-c", "import tasid.algorithms.belief_policy"
+        "import jax.numpy", "-c", "import tasid.policies.belief_policy"
     ),
     "`tasid --help`, against NumPy": lambda: _starting("import numpy", "-m", "tasid.cli", "--help"),
 }

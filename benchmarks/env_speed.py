@@ -27,7 +27,7 @@ import numpy as np
 import tasid
 from benchmarks.peers import ratios
 from benchmarks.peers.process import Waiting, installed
-from tasid.envs.target import episode_keys, seed_key
+from tasid.targets.target import episode_keys, seed_key
 
 WORLDS = {
     "lock, H = 40": ("combination-lock", "tasid/CombinationLock-v0", {"horizon": 40}),

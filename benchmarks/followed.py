@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.chain import Chain, at
-from tasid.envs import BlockMDP
-from tasid.envs.streams import EVALUATION
-from tasid.envs.target import episode_keys, seed_key
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
+from tasid.targets import BlockMDP
+from tasid.targets.streams import EVALUATION
+from tasid.targets.target import episode_keys, seed_key
 
 WIDTH = 32
 _THERE = 1 << 26

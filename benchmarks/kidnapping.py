@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.followed import Carried, Followed, final_states, follow
-from tasid.algorithms.belief_method import Fit, actor_of, setting_for
-from tasid.algorithms.belief_policy import LOST, BeliefPolicy
 from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.features import fit_looks
 from tasid.beliefs.gaussian import Moments
-from tasid.beliefs.looks import fit_looks
-from tasid.envs import BlockMDP
-from tasid.envs.target import seed_key
-from tasid.mdp import RobustPlan
+from tasid.learning.belief.method import Fit, actor_of, setting_for
+from tasid.maps import RobustPlan
+from tasid.policies.belief_policy import LOST, BeliefPolicy
 from tasid.runs.learn import LearningResult
+from tasid.targets import BlockMDP
+from tasid.targets.target import seed_key
 
 _SHOWN = 32
 """Observations of every place that the informed filter is shown."""

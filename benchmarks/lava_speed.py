@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from tasid.envs.lava_gym import LavaCrossingEnv
-from tasid.envs.target import episode_keys, seed_key
+from tasid.targets.gym.lava import LavaCrossingEnv
+from tasid.targets.target import episode_keys, seed_key
 
 TARGET = 50.0
 """What the native environment is meant to reach, times Minigrid's speed."""

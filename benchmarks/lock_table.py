@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import tasid
-from tasid.runs.scoring import score
+from tasid.checks.scoring import score
 
 PAPER = {5: 10_000, 10: 10_000, 20: 50_000, 40: 400_000}
 """The paper's smallest sufficient n for each horizon (its table of results, TASID rows)."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import tasid
-from tasid.algorithms.belief_logs import Undecided
+from tasid.checks.scoring import score
+from tasid.learning.belief.logs import Undecided
 from tasid.runs.recording import eyes_shut, record_episodes
-from tasid.runs.scoring import score
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from scipy import ndimage
 
 from tasid.beliefs.actor import advantages
 from tasid.beliefs.chain import Chain
-from tasid.envs import BlockMDP
-from tasid.envs.building_pose import DRAWS, Whereabouts
-from tasid.envs.target import seed_key
-from tasid.mdp import RobustPlan
+from tasid.maps import RobustPlan
+from tasid.targets import BlockMDP
+from tasid.targets.target import seed_key
+from tasid.targets.worlds.building.pose import DRAWS, Whereabouts
 
 _HIT, _RANDOM = 0.95, 0.05
 """Shares of readings that are of the map, and of anything."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tasid
-from tasid.algorithms.ppo_training import ppo
+from tasid.baselines.training import ppo
 
 _PEER = Path(__file__).parent.parent / ".venv-compat" / "bin" / "python"
 _SCRIPT = Path(__file__).parent.parent / "compat" / "ppo_speed_peer.py"

@@ -124,7 +124,7 @@ def run(options: list[str]) -> None:
     given = parser.parse_args(options)
     cost = None
     with ray_cluster(nodes=1) as cluster:
-        from tasid.envs.ray_session import connect
+        from tasid.targets.ray.session import connect
 
         connect(cluster.address, argument="address")
         cost = coefficients(given.episodes)

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from tasid.algorithms.belief_method import DIMENSIONS
-from tasid.algorithms.belief_policy import BeliefPolicy
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.features import fit_looks
 from tasid.beliefs.gaussian import flat_gaussians
-from tasid.beliefs.looks import fit_looks
-from tasid.envs.target import episode_keys, seed_key
+from tasid.learning.belief.method import DIMENSIONS
+from tasid.policies.belief_policy import BeliefPolicy
+from tasid.targets.target import episode_keys, seed_key
 
 
 def some_policy(env: tasid.BlockMDP, number: int = 256) -> tuple[BeliefPolicy, np.ndarray]:

@@ -19,7 +19,7 @@ COMMANDS = {
     "`import jax`": ["-c", "import jax.numpy"],
     "`import tasid`": ["-c", "import tasid"],
     "`tasid --help`": ["-m", "tasid.cli", "--help"],
-    "`tasid.load` imported": ["-c", "import tasid.algorithms.belief_policy"],
+    "`tasid.load` imported": ["-c", "import tasid.policies.belief_policy"],
 }
 MEANT = {"`import tasid`": 0.3, "`tasid --help`": 0.5, "`tasid.load` imported": 1.5}
 """Seconds."""

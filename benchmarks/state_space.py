@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from tasid.envs.block import BlockMDP, block_mdp
-from tasid.mdp.backward import layers
-from tasid.runs.scoring import score
+from tasid.checks.scoring import score
+from tasid.maps.planning.backward import layers
+from tasid.targets.block import BlockMDP, block_mdp
 
 HORIZON, ACTIONS, COLOURS, CODE = 12, 6, 3, 13
 

@@ -160,8 +160,8 @@ def _killed(env: Any, options: dict[str, Any], number: int, dice: random.Random)
 
 def nodes(cluster: Any, place: Path, number: int, dice: random.Random) -> Count:
     """A node removed and one added during a sweep."""
+    from tasid.experiments.sweep import sweep
     from tasid.runs.executors.cluster import RayCluster
-    from tasid.runs.experiments.sweep import sweep
 
     sweep(walks(number=9), place / "alone", size="smoke", workers=1)
     kept = 0
@@ -190,14 +190,14 @@ DRIVER = """
 import sys
 from benchmarks.walks import walks
 from tasid.runs.executors.cluster import RayCluster
-from tasid.runs.experiments.sweep import sweep
+from tasid.experiments.sweep import sweep
 sweep(walks(number=6, pause=0.15), sys.argv[1], size="smoke", executor=RayCluster(sys.argv[2]))
 """
 
 
 def drivers(cluster: Any, place: Path, number: int, dice: random.Random) -> Count:
     """The driver killed at a random moment, and started again."""
-    from tasid.runs.experiments.sweep import sweep
+    from tasid.experiments.sweep import sweep
 
     sweep(walks(number=6), place / "alone", size="smoke", workers=1)
     kept = 0
@@ -265,7 +265,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the table; the exit code says whether every promise was kept."""
     given = parse(arguments, ROWS, about=__doc__)
     with ray_cluster() as cluster:
-        from tasid.envs.ray_session import connect
+        from tasid.targets.ray.session import connect
 
         connect(cluster.address, argument="address")
         return print_table(given, ROWS, cluster)

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 import tasid
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 
 ROOM = "#####\n#S..#\n#.#.#\n#..G#\n#####"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tasid.runs.experiments.records import Records
-from tasid.runs.experiments.sweep import Desk, Experiment, Job
+from tasid.experiments.records import Records
+from tasid.experiments.sweep import Desk, Experiment, Job
 
 STEPS = 6
 

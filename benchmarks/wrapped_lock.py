@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import tasid
-from tasid.runs.scoring import score
+from tasid.checks.scoring import score
 
 ID = "tasid/CombinationLock-v0"
 ETA = 0.1

@@ -16,9 +16,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 
 import tasid
-from tasid.algorithms.ppo import PPOConfig
-from tasid.algorithms.ppo_training import Checkpoint, ppo
-from tasid.learning.descent import Descent
+from tasid.baselines.ppo import PPOConfig
+from tasid.baselines.training import Checkpoint, ppo
+from tasid.models.descent import Descent
 
 GOAL, MOST = 475.0, 300_000
 EPISODES = 20

@@ -16,7 +16,7 @@ import time
 import gymnasium
 
 import tasid
-from tasid.mdp.sources.toy_text import from_toy_text
+from tasid.maps.sources.toy_text import from_toy_text
 
 LAKE = {"id": "FrozenLake-v1", "success_rate": 0.8}
 HORIZON = 20

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tasid.mdp import AbstractSimulator, PerturbedMDP
+from tasid.maps import AbstractSimulator, PerturbedMDP
 
 ETAS = tuple(k / 8 for k in range(9))
 etas = st.sampled_from(ETAS)

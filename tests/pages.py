@@ -6,8 +6,8 @@ import json
 import re
 from html.parser import HTMLParser
 
+from tasid.files import read_artifact, write_artifact
 from tasid.report import build_report
-from tasid.storage import read_artifact, write_artifact
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 

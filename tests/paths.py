@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 
 UNLIKELY = 0.05
 

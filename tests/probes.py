@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.envs.target import stream
+from tasid.targets.target import stream
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["pay", "turn"], meta_fields=["traceable"])

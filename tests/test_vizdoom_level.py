@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import tasid
-from tasid.mdp.layout import FREE, HAZARD, WALL
-from tasid.mdp.sources.map_server import read_map
+from tasid.maps.layout import FREE, HAZARD, WALL
+from tasid.maps.sources.map_server import read_map
 
 ROOT = Path(__file__).resolve().parents[1]
 

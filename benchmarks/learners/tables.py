@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tasid
-from tasid.envs.combination_lock import LockEmission
+from tasid.targets.worlds.combination_lock import LockEmission
 
 
 def write(env: tasid.BlockMDP, path: Path, *, eta: float) -> None:

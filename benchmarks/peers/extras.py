@@ -16,7 +16,7 @@ import numpy as np
 import tasid
 from benchmarks.peers.maps import MAPS, grid_map
 from benchmarks.peers.process import Peer
-from tasid.mdp import robust_plans
+from tasid.maps import robust_plans
 
 Clock = Callable[[], float]
 

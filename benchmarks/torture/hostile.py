@@ -74,7 +74,7 @@ class Workshop:
 
     def forged(self, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Crafted:
         """A sample with other metadata or arrays, and digests that fit."""
-        from tasid.storage import read_artifact, write_artifact
+        from tasid.files import read_artifact, write_artifact
 
         sample, folder = self.copy()
         found = read_artifact(folder)
@@ -301,8 +301,8 @@ SCRIPTS = (
 
 def scripts(shop: Workshop) -> Crafted:
     """Names, labels and warnings with scripts in them: on a page they are words."""
-    from tasid.report.page import build_report
-    from tasid.storage import read_artifact, write_artifact
+    from tasid.files import read_artifact, write_artifact
+    from tasid.report.pages.page import build_report
 
     word, folder = shop.dice.choice(SCRIPTS), shop.fresh()
     shutil.copytree(shop.run, folder, dirs_exist_ok=True)
@@ -373,8 +373,8 @@ def _status(name: str) -> int:
 
 def _sign(content: dict[str, Any], manifest: Path) -> None:
     """Write a manifest with the digest of what it says."""
-    from tasid.storage.canonical_json import canonical_bytes
-    from tasid.storage.manifest import _digest
+    from tasid.files.canonical_json import canonical_bytes
+    from tasid.files.manifest import _digest
 
     rest = {key: item for key, item in content.items() if key != "digest"}
     manifest.write_bytes(canonical_bytes({**rest, "digest": _digest(rest)}))

@@ -12,7 +12,7 @@ from benchmarks.torture.samples import samples
 
 def mutations(place: Path, number: int, dice: random.Random) -> Count:
     """Flips, truncations, additions and swapped parts: refused, all of them."""
-    from tasid.storage import ArtifactError
+    from tasid.files import ArtifactError
 
     found = samples(place)
     good = {name: one.whole() for name, one in found.items()}

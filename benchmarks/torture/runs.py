@@ -162,7 +162,7 @@ def signals(place: Path, number: int, dice: random.Random) -> Count:
 RACE = """
 import sys, time
 from tasid.runs.unfinished import staging
-from tasid.storage.sole_writer import FolderBusy
+from tasid.files.sole_writer import FolderBusy
 try:
     with staging(sys.argv[1], b"{}") as place:
         time.sleep(0.5)

@@ -59,8 +59,8 @@ def _record(folder: Path) -> None:
 
 def _journal(folder: Path) -> Any:
     """A damaged record is dropped with a warning, and played again; here that is a refusal."""
+    from tasid.files import ArtifactError
     from tasid.runs.journal import Journal
-    from tasid.storage import ArtifactError
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -17,14 +17,14 @@ from benchmarks.torture.count import Count
 
 
 def _artifact(folder: Path, value: int) -> None:
-    from tasid.storage import write_artifact
+    from tasid.files import write_artifact
 
     arrays = {"x": np.full(100, value, np.float32)}
     write_artifact(folder, kind="probe", metadata={"value": value}, arrays=arrays)
 
 
 def _loaded(folder: Path) -> int:
-    from tasid.storage import read_artifact
+    from tasid.files import read_artifact
 
     found = read_artifact(folder, kind="probe")
     assert (found.arrays["x"] == found.metadata["value"]).all()

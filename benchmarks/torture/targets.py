@@ -127,8 +127,8 @@ def overhead(place: Path, number: int, dice: random.Random) -> Count:
     share is smaller.
     """
     import tasid
-    from tasid.envs.gym_spaces import refuse_infinite, refuse_other
     from tasid.runs.recording import record_episodes
+    from tasid.targets.gym.spaces import refuse_infinite, refuse_other
 
     with tasid.wrap(Faulty, horizon=5) as target:
         record_episodes(target, None, episodes=16)  # compiled

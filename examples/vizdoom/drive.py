@@ -19,9 +19,9 @@ from level import Part, part_of_the_floor, write_level, write_map
 from PIL import Image
 
 import tasid
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.mdp import blind_value
-from tasid.report.player import episode_page
+from tasid.learning.belief.method import BatchEnded
+from tasid.maps import blind_value
+from tasid.report.pages.player import episode_page
 
 ETA = 0.1
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tasid.envs.building_floor import RESOLUTION, office_floor
-from tasid.mdp.layout import FREE
+from tasid.maps.layout import FREE
+from tasid.targets.worlds.building.floor import RESOLUTION, office_floor
 
 WEST, EAST = 40.0, 60.0
 """The part, in metres along the floor: dock, lobby with its stairs, goal room, a way around."""

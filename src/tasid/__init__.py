@@ -12,58 +12,58 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.algorithms import Policy as Policy
-    from tasid.algorithms import Score as Score
-    from tasid.algorithms import calibrate as calibrate
-    from tasid.algorithms import estimate_eta as estimate_eta
-    from tasid.algorithms import load as load
-    from tasid.algorithms.evaluate import evaluate as evaluate
-    from tasid.envs import BlockMDP as BlockMDP
-    from tasid.envs import Target as Target
-    from tasid.envs import make as make
-    from tasid.envs.gym_wrap import wrap as wrap
-    from tasid.mdp import AbstractSimulator as AbstractSimulator
-    from tasid.mdp import PerturbedMDP as PerturbedMDP
-    from tasid.mdp import RobustPlan as RobustPlan
-    from tasid.mdp import certify as certify
-    from tasid.mdp import is_perturbation as is_perturbation
-    from tasid.mdp import perturb as perturb
-    from tasid.mdp import policy_value as policy_value
-    from tasid.mdp import robust_dp as robust_dp
-    from tasid.mdp import worst_case as worst_case
-    from tasid.mdp import worst_case_value as worst_case_value
+    from tasid.checks.certify import certify_return as certify_return
+    from tasid.checks.check import check_target as check_target
+    from tasid.learning.monitor import calibrate as calibrate
+    from tasid.learning.monitor import estimate_eta as estimate_eta
+    from tasid.maps import AbstractSimulator as AbstractSimulator
+    from tasid.maps import PerturbedMDP as PerturbedMDP
+    from tasid.maps import RobustPlan as RobustPlan
+    from tasid.maps import certify as certify
+    from tasid.maps import is_perturbation as is_perturbation
+    from tasid.maps import perturb as perturb
+    from tasid.maps import policy_value as policy_value
+    from tasid.maps import robust_dp as robust_dp
+    from tasid.maps import worst_case as worst_case
+    from tasid.maps import worst_case_value as worst_case_value
+    from tasid.policies import Policy as Policy
+    from tasid.policies import Score as Score
+    from tasid.policies import load as load
+    from tasid.policies.evaluate import evaluate as evaluate
     from tasid.report.watch import watch as watch
-    from tasid.runs.certify import certify_return as certify_return
-    from tasid.runs.check import check_target as check_target
     from tasid.runs.learn import learn as learn
     from tasid.runs.learn_log import learn_from_episodes as learn_from_episodes
+    from tasid.targets import BlockMDP as BlockMDP
+    from tasid.targets import Target as Target
+    from tasid.targets import make as make
+    from tasid.targets.gym.wrap import wrap as wrap
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AbstractSimulator": "tasid.mdp",
-    "PerturbedMDP": "tasid.mdp",
-    "RobustPlan": "tasid.mdp",
-    "certify": "tasid.mdp",
-    "is_perturbation": "tasid.mdp",
-    "perturb": "tasid.mdp",
-    "policy_value": "tasid.mdp",
-    "robust_dp": "tasid.mdp",
-    "worst_case": "tasid.mdp",
-    "worst_case_value": "tasid.mdp",
-    "BlockMDP": "tasid.envs",
-    "Target": "tasid.envs",
-    "make": "tasid.envs",
-    "wrap": "tasid.envs.gym_wrap",
-    "Policy": "tasid.algorithms",
-    "Score": "tasid.algorithms",
-    "calibrate": "tasid.algorithms",
-    "estimate_eta": "tasid.algorithms",
-    "evaluate": "tasid.algorithms.evaluate",
-    "load": "tasid.algorithms",
+    "AbstractSimulator": "tasid.maps",
+    "PerturbedMDP": "tasid.maps",
+    "RobustPlan": "tasid.maps",
+    "certify": "tasid.maps",
+    "is_perturbation": "tasid.maps",
+    "perturb": "tasid.maps",
+    "policy_value": "tasid.maps",
+    "robust_dp": "tasid.maps",
+    "worst_case": "tasid.maps",
+    "worst_case_value": "tasid.maps",
+    "BlockMDP": "tasid.targets",
+    "Target": "tasid.targets",
+    "make": "tasid.targets",
+    "wrap": "tasid.targets.gym.wrap",
+    "Policy": "tasid.policies",
+    "Score": "tasid.policies",
+    "calibrate": "tasid.learning.monitor",
+    "estimate_eta": "tasid.learning.monitor",
+    "evaluate": "tasid.policies.evaluate",
+    "load": "tasid.policies",
     "watch": "tasid.report.watch",
-    "certify_return": "tasid.runs.certify",
-    "check_target": "tasid.runs.check",
+    "certify_return": "tasid.checks.certify",
+    "check_target": "tasid.checks.check",
     "learn": "tasid.runs.learn",
     "learn_from_episodes": "tasid.runs.learn_log",
 }
@@ -91,8 +91,8 @@ def _register() -> None:
         if f"tasid/{name}-v0" not in registration.registry:
             registration.register(
                 f"tasid/{name}-v0",
-                entry_point=f"tasid.envs.gym_ours:{name}Env",
-                vector_entry_point=f"tasid.envs.gym_ours:{vector}",
+                entry_point=f"tasid.targets.gym.ours:{name}Env",
+                vector_entry_point=f"tasid.targets.gym.ours:{vector}",
             )
 
 

@@ -1,7 +1,7 @@
-"""Floor 3 — beliefs: the map as a hidden Markov model, filtered, smoothed and acted on."""
+"""Beliefs: the map as a hidden Markov model, filtered, smoothed and acted on."""
 
 from tasid.beliefs.frontier import Frontier
-from tasid.beliefs.given import BeliefInputError
+from tasid.beliefs.inputs import BeliefInputError
 from tasid.beliefs.public import filter_beliefs, smooth_beliefs
 from tasid.beliefs.records import Beliefs, OutcomeCounts, SmoothedBeliefs
 

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.beliefs.chain import Chain, at
+from tasid.beliefs.features import AsSeen, Looks
 from tasid.beliefs.filter import BeliefFilter, Filtered
-from tasid.beliefs.looks import AsSeen, Looks
-from tasid.mdp import RobustPlan
+from tasid.maps import RobustPlan
 
 LANES = 32
 """Batches are padded to a multiple of this: the vector unit then treats every episode alike."""

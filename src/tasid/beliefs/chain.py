@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.mdp import AbstractSimulator
-from tasid.mdp.backward import layers
-from tasid.mdp.outcomes import outcomes
+from tasid.maps import AbstractSimulator
+from tasid.maps.outcomes import outcomes
+from tasid.maps.planning.backward import layers
 
 MOST_CELLS = 1 << 24
 """Entries that one table of all steps may have; larger maps share one table among the steps."""

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.beliefs.chain import Chain, at
-from tasid.mdp import AbstractSimulator
-from tasid.mdp.outcomes import outcomes
+from tasid.maps import AbstractSimulator
+from tasid.maps.outcomes import outcomes
 
 KINDS = ("place", "rank", "action")
 

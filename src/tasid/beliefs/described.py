@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.beliefs.chain import Chain
-from tasid.mdp import AbstractSimulator
-from tasid.mdp.views import views
+from tasid.maps import AbstractSimulator
+from tasid.maps.views import views
 
 Floats = NDArray[np.float64]
 _MET = 1e-3

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.given import Given
+from tasid.beliefs.inputs import Given
 from tasid.beliefs.records import Beliefs, OutcomeCounter, SmoothedBeliefs
 from tasid.beliefs.smoother import UNLIKELY, after_any, agreeing, spread
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 
 Arrays = list[NDArray[np.float32]]
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.given import BeliefInputError, Given
+from tasid.beliefs.inputs import BeliefInputError, Given
 from tasid.beliefs.records import Beliefs, OutcomeCounter, SmoothedBeliefs
 from tasid.beliefs.smoother import UNLIKELY, Said
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 
 WIDER = 4
 """At a dead end an episode is tried again with so many times the size."""

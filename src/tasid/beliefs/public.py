@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.everywhere import filter_everywhere, smooth_everywhere
 from tasid.beliefs.frontier import Frontier, filter_frontier, smooth_frontier
-from tasid.beliefs.given import BeliefInputError, Given, LogLikelihoods, given
+from tasid.beliefs.inputs import BeliefInputError, Given, LogLikelihoods, given
 from tasid.beliefs.records import Beliefs, SmoothedBeliefs
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 
 
 def filter_beliefs(

@@ -43,7 +43,7 @@ def print_training(result: dict[str, Any]) -> None:
 def print_certificate(record: dict[str, Any] | None) -> None:
     if record is None:
         return
-    from tasid.algorithms.certificate import ReturnCertificate
+    from tasid.policies.certificate import ReturnCertificate
 
     verdict = "void" if record["void"] else "passed" if record["passed"] else "not passed"
     print(f"certificate       {verdict}, by {record['episodes']} fresh episodes")

@@ -14,8 +14,8 @@ import typer
 from tasid.cli import ranges
 
 if TYPE_CHECKING:
-    from tasid.mdp import AbstractSimulator
-    from tasid.mdp.sources.doors import LostDoor
+    from tasid.maps import AbstractSimulator
+    from tasid.maps.sources.doors import LostDoor
     from tasid.runs.executors.protocol import Executor
 
 Json = Annotated[
@@ -177,7 +177,7 @@ def point(flag: str, text: str | None) -> list[float | str] | None:
 
 
 def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
-    from tasid.mdp.sources import MapWarning, is_map, read_source
+    from tasid.maps.sources import MapWarning, is_map, read_source
 
     if is_map(source):
         with warnings.catch_warnings(record=True) as caught:
@@ -186,8 +186,8 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
         for warning in caught:
             print(f"tasid: warning: {warning.message}", file=sys.stderr)
         return sim
-    from tasid.envs import make
-    from tasid.envs.registry import ENVIRONMENTS
+    from tasid.targets import make
+    from tasid.targets.registry import ENVIRONMENTS
 
     if source not in ENVIRONMENTS:
         raise ValueError(
@@ -203,7 +203,7 @@ def lost_doors_of(source: str, options: dict[str, Any]) -> list[LostDoor] | None
     """What an occupancy map lost at this cell size and radius; None for other sources."""
     if Path(source).suffix.lower() not in (".yaml", ".yml"):
         return None
-    from tasid.mdp.sources.occupancy_map import lost_doors
+    from tasid.maps.sources.occupancy_map import lost_doors
 
     named = ("cell_size", "robot_radius", "unknown", "headings")
     return lost_doors(source, **{name: options[name] for name in named if name in options})
@@ -244,7 +244,7 @@ def map_for(
     given = map_options(settings, start_state)
     if simulator is None:
         if env.startswith("gym:"):
-            from tasid.mdp.sources.gym_id import check_id
+            from tasid.maps.sources.gym_id import check_id
 
             check_id(env.removeprefix("gym:"), argument="ENV")
             raise ValueError(f"--simulator: {env} brings no map; say which one it has")

@@ -14,8 +14,8 @@ from tasid.cli.answers import notice, print_json, print_scores
 from tasid.cli.arguments import run_folder
 
 if TYPE_CHECKING:
+    from tasid.baselines.by_name import Baseline
     from tasid.runs.baseline_run import BaselineOrder
-    from tasid.runs.baselines import Baseline
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
@@ -46,7 +46,7 @@ def baseline_of(
     algorithm: str, episodes: int | Literal["auto"], epopt_epsilon: float | None
 ) -> Baseline:
     """The baseline of that name."""
-    from tasid.runs.baselines import BASELINES, Baseline
+    from tasid.baselines.by_name import BASELINES, Baseline
 
     if algorithm not in BASELINES:
         raise ValueError(f"--algorithm: {algorithm!r} is none of tasid, {', '.join(BASELINES)}")
@@ -65,9 +65,9 @@ def train_baseline(
     order: BaselineOrder, *, out: Path | None, overwrite: bool, resume: bool, as_json: bool
 ) -> None:
     """Train one of the paper's baselines, and answer as `tasid train` does."""
-    from tasid.algorithms.domain_randomization import FINE_TUNING
-    from tasid.algorithms.ppo import PPOConfig
-    from tasid.algorithms.ppo_training import Checkpoint
+    from tasid.baselines.domain_randomization import FINE_TUNING
+    from tasid.baselines.ppo import PPOConfig
+    from tasid.baselines.training import Checkpoint
     from tasid.runs.baseline_run import run_baseline
     from tasid.runs.progress import Progress
     from tasid.runs.unfinished import how_to_go_on

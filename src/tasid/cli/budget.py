@@ -38,7 +38,7 @@ def budget(
     as_json: Json = False,
 ) -> None:
     """Count the episodes that the theory asks for, beside what practice needs."""
-    from tasid.runs.budget_table import budget_table, in_words, question
+    from tasid.theory.budget_table import budget_table, in_words, question
 
     asked = question(
         horizon=horizon,

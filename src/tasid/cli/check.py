@@ -55,8 +55,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Hold a target against a map before anything is learned: what does not fit?"""
-    from tasid.envs.registry import open_world
-    from tasid.runs.check import check_target
+    from tasid.checks.check import check_target
+    from tasid.targets.registry import open_world
 
     import_all(imports)
     ours = not env.startswith("gym:")

@@ -26,9 +26,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""
-    from tasid.algorithms import load
-    from tasid.envs import BlockMDP
-    from tasid.runs.scoring import score
+    from tasid.checks.scoring import score
+    from tasid.policies import load
+    from tasid.targets import BlockMDP
 
     import_all(imports)
     loaded = load(policy)

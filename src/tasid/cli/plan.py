@@ -26,8 +26,8 @@ from tasid.cli.arguments import (
 from tasid.cli.imports import Imports, import_all
 
 if TYPE_CHECKING:
-    from tasid.mdp import AbstractSimulator, RobustPlan
-    from tasid.mdp.thrifty import Plan, ThriftyPlan
+    from tasid.maps import AbstractSimulator, RobustPlan
+    from tasid.maps.planning.thrifty import Plan, ThriftyPlan
 
 
 def plan(
@@ -61,8 +61,8 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
-    from tasid.mdp import RobustPlan, certify, policy_value
-    from tasid.mdp.flips import arrives, changes_of, in_words, likeliest_starts
+    from tasid.maps import RobustPlan, certify, policy_value
+    from tasid.maps.planning.flips import arrives, changes_of, in_words, likeliest_starts
 
     import_all(imports)
     options = environment_options(
@@ -105,8 +105,8 @@ def plan(
     if png is None or not isinstance(robust, RobustPlan):
         changes = changes_of(robust, nominal, likeliest_starts(sim))
     else:
-        from tasid.report.pictures import plan_picture
-        from tasid.report.routes import Routes
+        from tasid.report.figures.pictures import plan_picture
+        from tasid.report.figures.routes import Routes
 
         routes = Routes(robust, nominal)
         plan_picture(routes, png, marks=[(door.x, door.y) for door in doors or ()])
@@ -124,8 +124,8 @@ def plan(
 
 def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan | ThriftyPlan, Plan]:
     """The robust plan and the one for η = 0, of which nothing but routes and proofs is needed."""
-    from tasid.mdp.flips import MAX_STARTS
-    from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
+    from tasid.maps.planning.flips import MAX_STARTS
+    from tasid.maps.planning.thrifty import policy_is_huge, thrifty_plan
 
     if policy_is_huge(sim) and sim.starts.size <= MAX_STARTS:
         return thrifty_plan(sim, eta=eta), thrifty_plan(sim, eta=0.0)
@@ -134,8 +134,8 @@ def _plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan | ThriftyPlan
 
 def _whole_plans(sim: AbstractSimulator, eta: float) -> tuple[RobustPlan, Plan]:
     """The same with the robust plan's actions everywhere, as a picture shows them."""
-    from tasid.mdp import robust_dp, robust_plans
-    from tasid.mdp.thrifty import policy_is_huge, thrifty_plan
+    from tasid.maps import robust_dp, robust_plans
+    from tasid.maps.planning.thrifty import policy_is_huge, thrifty_plan
 
     if not policy_is_huge(sim):
         robust, nominal = robust_plans(sim, etas=[eta, 0.0])

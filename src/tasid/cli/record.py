@@ -26,8 +26,8 @@ from tasid.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from tasid.envs import BlockMDP, Target
-    from tasid.mdp import AbstractSimulator
+    from tasid.maps import AbstractSimulator
+    from tasid.targets import BlockMDP, Target
 
 
 def record(
@@ -59,10 +59,10 @@ def record(
     as_json: Json = False,
 ) -> None:
     """Play whole episodes and write down what was seen, commanded and paid."""
-    from tasid.envs import BlockMDP
-    from tasid.envs.registry import open_world
-    from tasid.envs.target import for_horizon
     from tasid.runs.recording import check_free, record_episodes
+    from tasid.targets import BlockMDP
+    from tasid.targets.registry import open_world
+    from tasid.targets.target import for_horizon
 
     check_free(out, overwrite=overwrite)
     ours = not env.startswith("gym:")
@@ -109,9 +109,9 @@ def _player(
     who: str, world: BlockMDP | Target, sim: AbstractSimulator | None, eta: float | None
 ) -> Any:
     """A loaded policy, the plan with eyes shut, or nobody."""
-    from tasid.algorithms import load
-    from tasid.envs import BlockMDP
+    from tasid.policies import load
     from tasid.runs.recording import eyes_shut
+    from tasid.targets import BlockMDP
 
     if who == "random":
         return None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tasid.cli.arguments import environment_options
 
 if TYPE_CHECKING:
-    from tasid.algorithms import BeliefPolicy, Policy
-    from tasid.algorithms.ppo_policy import PPOPolicy
-    from tasid.envs import BlockMDP
-    from tasid.envs.gym_target import GymTarget
+    from tasid.policies import BeliefPolicy, Policy
+    from tasid.policies.ppo_policy import PPOPolicy
+    from tasid.targets import BlockMDP
+    from tasid.targets.gym.target import GymTarget
 
 _NEVER_RECORDED = ("num_envs", "workers", "preprocess", "retries")
 
@@ -26,7 +26,7 @@ def world_of(
     The file may be a stranger's: a name that only the file says is looked up among the ids that
     are registered, and imports nothing.
     """
-    from tasid.envs.registry import open_world
+    from tasid.targets.registry import open_world
 
     name, options = _recorded(policy)
     if env is None and name is None:
@@ -53,7 +53,7 @@ def _recorded(policy: BeliefPolicy | Policy | PPOPolicy) -> tuple[str | None, di
 
 
 def _registered(name: str) -> str:
-    from tasid.mdp.sources.gym_id import GYM, registered_id
+    from tasid.maps.sources.gym_id import GYM, registered_id
 
     if not name.startswith(GYM):
         return name

@@ -16,8 +16,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the self-contained HTML page of a run or an experiment."""
-    from tasid.report.experiment import build_experiment_report, is_experiment
-    from tasid.report.page import build_report
+    from tasid.experiments.page import build_experiment_report, is_experiment
+    from tasid.report.pages.page import build_report
 
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is a file; give the folder of a run or an experiment")

@@ -24,10 +24,10 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Make figures and tables of the paper again; an interrupted sweep goes on where it was."""
-    from tasid.report.experiment import build_experiment_report
-    from tasid.runs.experiments import EXPERIMENTS, experiment
-    from tasid.runs.experiments.sweep import sweep
-    from tasid.runs.experiments.watch import SweepProgress
+    from tasid.experiments import EXPERIMENTS, experiment
+    from tasid.experiments.page import build_experiment_report
+    from tasid.experiments.progress import SweepProgress
+    from tasid.experiments.sweep import sweep
 
     names = list(EXPERIMENTS) if name == "all" else [name]
     answers: dict[str, Any] = {}

@@ -67,7 +67,7 @@ def train_from_log(
 
 def _recorded_map(record: Any, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The map of the environment of ours that was recorded; others bring none."""
-    from tasid.envs.registry import ENVIRONMENTS
+    from tasid.targets.registry import ENVIRONMENTS
 
     if record is None or record["name"] not in ENVIRONMENTS:
         raise ValueError("--simulator: the log names no environment that brings a map; say which")

@@ -17,8 +17,8 @@ from tasid.cli.arguments import (
 )
 
 if TYPE_CHECKING:
+    from tasid.checks.certify import Certify
     from tasid.runs.baseline_run import BaselineOrder
-    from tasid.runs.certify import Certify
     from tasid.runs.train import Order
 
 
@@ -96,7 +96,7 @@ def _sensor(env: str, sensor: str | None) -> dict[str, str]:
 
 
 def _certify(asked: SimpleNamespace) -> Certify | None:
-    from tasid.runs.certify import Certify
+    from tasid.checks.certify import Certify
 
     numbers = {
         name: getattr(asked, f"certify_{name}") for name in ("epsilon", "episodes", "attempt")

@@ -25,7 +25,7 @@ _SUMMARISED = ("return_mean", "ratio", "skill", "episodes")
 
 def train_seeds(context: typer.Context, text: str) -> None:
     """A run for every seed, in one folder, and one answer about all of them."""
-    from tasid.runs.experiments.watch import SweepProgress
+    from tasid.experiments.progress import SweepProgress
     from tasid.runs.seeds import train_seeds as carry_out
 
     given = context.params

@@ -47,8 +47,8 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Watch one episode: observation, belief, action, confidence."""
-    from tasid.algorithms import load
-    from tasid.algorithms.ppo_policy import PPOPolicy
+    from tasid.policies import load
+    from tasid.policies.ppo_policy import PPOPolicy
     from tasid.runs.watch import watch_episode
 
     import_all(imports)
@@ -62,15 +62,15 @@ def watch(
     seen = watch_episode(loaded, world, seed=seed, episode=episode, carried_after=carried_after)
     result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
     if gif is not None:
-        from tasid.report.filmstrip import episode_gif
+        from tasid.report.figures.filmstrip import episode_gif
 
         result["gif"] = str(episode_gif(seen, gif))
     if png is not None:
-        from tasid.report.filmstrip import episode_strip
+        from tasid.report.figures.filmstrip import episode_strip
 
         result["png"] = str(episode_strip(seen, png, frames=frames))
     if html is not None:
-        from tasid.report.player import episode_page
+        from tasid.report.pages.player import episode_page
 
         result["html"] = str(episode_page([seen], html))
     if as_json:

@@ -1,6 +1,3 @@
-"""Floor 3 — fitting: networks and the one supervised training loop."""
+"""Learners: the belief method and the paper's, and what both know of their own reliability."""
 
-from tasid.learning.fit import Fit, FitConfig, Transitions, fit
-from tasid.learning.networks import MLP, Network
-
-__all__ = ["MLP", "Fit", "FitConfig", "Network", "Transitions", "fit"]
+METHODS = ("belief", "paper")

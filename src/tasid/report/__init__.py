@@ -1,4 +1,4 @@
-"""Floor 5 — figures and pages, made from recorded files alone; each imported on first use."""
+"""Figures and pages, made from recorded files alone; each imported on first use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.report.page import build_report as build_report
-    from tasid.report.pictures import plan_picture as plan_picture
+    from tasid.report.figures.pictures import plan_picture as plan_picture
+    from tasid.report.pages.page import build_report as build_report
 
-_HOME = {"build_report": "tasid.report.page", "plan_picture": "tasid.report.pictures"}
+_HOME = {"build_report": "tasid.report.pages.page", "plan_picture": "tasid.report.figures.pictures"}
 __all__ = ["build_report", "plan_picture"]
 
 

@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from tasid.algorithms import BeliefPolicy, Policy
-from tasid.envs import BlockMDP, Target
-from tasid.report.filmstrip import STRIP_FRAMES, episode_gif, episode_strip
+from tasid.policies import BeliefPolicy, Policy
+from tasid.report.figures.filmstrip import STRIP_FRAMES, episode_gif, episode_strip
 from tasid.runs.watch import Episode, watch_episode
+from tasid.targets import BlockMDP, Target
 
 
 @dataclass(frozen=True, eq=False)

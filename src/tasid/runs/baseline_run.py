@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tasid import __version__
-from tasid.algorithms.domain_randomization import FINE_TUNING
-from tasid.algorithms.ppo_training import Callback, Checkpoint
-from tasid.envs.registry import open_world
-from tasid.runs.baselines import Baseline, Paused, pause_arrays, paused_from, train_baseline
+from tasid.baselines.by_name import Baseline, Paused, pause_arrays, paused_from, train_baseline
+from tasid.baselines.domain_randomization import FINE_TUNING
+from tasid.baselines.training import Callback, Checkpoint
+from tasid.checks.scoring import score
+from tasid.files import read_artifact, write_artifact
 from tasid.runs.journaled import on_record
 from tasid.runs.record import Run
-from tasid.runs.scoring import score
 from tasid.runs.unfinished import Notice, silent
-from tasid.storage import read_artifact, write_artifact
+from tasid.targets.registry import open_world
 
 _STATE = "unfinished-run"
 _KEEP_SECONDS = 10.0

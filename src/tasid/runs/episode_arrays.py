@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.belief_episodes import Recorded
+from tasid.learning.belief.episodes import Recorded
 from tasid.runs.episode_log import EpisodeLog, check_size
 
 _NEEDED = ("observations", "commands", "rewards")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.belief_episodes import Recorded
-from tasid.storage import ArtifactError, read_artifact, write_artifact
-from tasid.storage.manifest import Manifest, TensorEntry
+from tasid.files import ArtifactError, read_artifact, write_artifact
+from tasid.files.manifest import Manifest, TensorEntry
+from tasid.learning.belief.episodes import Recorded
 
 KIND = "episodes"
 MOST_BYTES = 8 * 2**30

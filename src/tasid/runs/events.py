@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.tasid import EpochEnded, StepEnded
+from tasid.learning.belief.method import BatchEnded
+from tasid.learning.paper.tasid import EpochEnded, StepEnded
 
 Event = EpochEnded | StepEnded | BatchEnded
 Callback = Callable[[Any], None]

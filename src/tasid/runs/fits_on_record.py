@@ -10,9 +10,9 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
-from tasid.algorithms.memory import Remembered
-from tasid.storage import ArtifactError, read_artifact, write_artifact
-from tasid.storage.manifest import MANIFEST_NAME
+from tasid.files import ArtifactError, read_artifact, write_artifact
+from tasid.files.manifest import MANIFEST_NAME
+from tasid.learning.memory import Remembered
 
 _KIND = "fits"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasid.algorithms.belief_method import FIRST, GROWTH, BatchEnded
+from tasid.learning.belief.method import FIRST, GROWTH, BatchEnded
 from tasid.runs.events import Event
 from tasid.runs.unfinished import Notice
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from tasid.storage import write_bytes_atomically
+from tasid.files import write_bytes_atomically
 
 _FILE = re.compile(r"episodes-(\d{6,})-([0-9a-f]{16})\.safetensors")
 _PATIENCE = 1.0

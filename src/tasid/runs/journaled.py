@@ -14,13 +14,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.envs import BlockMDP
-from tasid.envs.target import State, Target
-from tasid.envs.waves import Run, here, keys_of
+from tasid.files import write_bytes_atomically
+from tasid.files.sole_writer import sole_writer
 from tasid.runs.journal import Journal, Played
 from tasid.runs.unfinished import RECORD
-from tasid.storage import write_bytes_atomically
-from tasid.storage.sole_writer import sole_writer
+from tasid.targets import BlockMDP
+from tasid.targets.batches import Run, here, keys_of
+from tasid.targets.target import State, Target
 
 _REQUEST = "request.json"
 

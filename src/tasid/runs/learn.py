@@ -12,25 +12,24 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import BeliefPolicy, Policy
-from tasid.algorithms.belief_findings import agreed, findings
-from tasid.algorithms.belief_method import BatchEnded, Learnt, belief
-from tasid.algorithms.belief_passages import closed_passages
-from tasid.algorithms.belief_saved import check_saved
-from tasid.algorithms.belief_slips import Slip
-from tasid.algorithms.evaluate import oracle
-from tasid.algorithms.initial_state_test import StartCounts, StartsFound
-from tasid.algorithms.memory import Memory
-from tasid.algorithms.paper_method import PaperLearner
-from tasid.algorithms.policy_files import load
-from tasid.algorithms.surprise import EtaEstimate, MapError
-from tasid.algorithms.tasid import Learned, StepEnded, tasid
 from tasid.beliefs.classes import KINDS
 from tasid.beliefs.gaussian import Gaussians
-from tasid.envs import BlockMDP, Target
-from tasid.envs.target import check_wrapped, seed_key
-from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
-from tasid.mdp.symmetry import labelled_symmetries
+from tasid.learning import METHODS
+from tasid.learning.belief.findings import agreed, findings
+from tasid.learning.belief.method import BatchEnded, Learnt, belief
+from tasid.learning.belief.passages import closed_passages
+from tasid.learning.belief.saved import check_saved
+from tasid.learning.belief.slips import Slip
+from tasid.learning.memory import Memory
+from tasid.learning.paper.initial_state_test import StartCounts, StartsFound
+from tasid.learning.paper.method import PaperLearner
+from tasid.learning.paper.tasid import Learned, StepEnded, tasid
+from tasid.learning.surprise import EtaEstimate, MapError
+from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
+from tasid.maps.symmetry import labelled_symmetries
+from tasid.policies import BeliefPolicy, Policy
+from tasid.policies.evaluate import oracle
+from tasid.policies.files import load
 from tasid.runs.events import Callback
 from tasid.runs.fits_on_record import FitsOnRecord
 from tasid.runs.journaled import learning_on_record
@@ -38,8 +37,9 @@ from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
+from tasid.targets import BlockMDP, Target
+from tasid.targets.target import check_wrapped, seed_key
 
-METHODS = ("belief", "paper")
 Episodes = int | Literal["auto"] | StartCounts
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasid.algorithms import BeliefPolicy
-from tasid.algorithms.belief_findings import Findings, agreed, findings
-from tasid.algorithms.belief_logs import LearntFromLog, learn_log
-from tasid.algorithms.log_coverage import coverage
 from tasid.beliefs.classes import KINDS
-from tasid.mdp import AbstractSimulator, RobustPlan, robust_dp
+from tasid.learning.belief.findings import Findings, agreed, findings
+from tasid.learning.belief.log_coverage import coverage
+from tasid.learning.belief.logs import LearntFromLog, learn_log
+from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
+from tasid.policies import BeliefPolicy
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn import Diagnostics, LearningResult

@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from tasid.beliefs.looks import LARGEST_VECTOR
+from tasid.beliefs.features import LARGEST_VECTOR
 
 _SPARE = 0.9
 """The share of the free memory that may be planned with."""

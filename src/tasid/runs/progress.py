@@ -21,8 +21,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.tasid import StepEnded
+from tasid.learning.belief.method import BatchEnded
+from tasid.learning.paper.tasid import StepEnded
 from tasid.runs.events import Event
 
 _EVERY = 10.0

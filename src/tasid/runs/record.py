@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.tasid import EpochEnded, StepEnded
-from tasid.runs.events import Event
-from tasid.runs.unfinished import RECORD, SUMMARY, Notice, finished, silent, staging
-from tasid.storage import (
+from tasid.files import (
     Artifact,
     ArtifactError,
     read_artifact,
     write_artifact,
     write_bytes_atomically,
 )
+from tasid.learning.belief.method import BatchEnded
+from tasid.learning.paper.tasid import EpochEnded, StepEnded
+from tasid.runs.events import Event
+from tasid.runs.unfinished import RECORD, SUMMARY, Notice, finished, silent, staging
 
 _FILES = {
     EpochEnded: "epochs.jsonl",

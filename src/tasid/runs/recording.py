@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.algorithms.belief_episodes import play
-from tasid.algorithms.belief_method import actor_of, flat_fit, setting_for
-from tasid.algorithms.evaluate import Scorable, check_fit
 from tasid.beliefs.classes import Classes
-from tasid.envs import BlockMDP, Target
-from tasid.envs.rollout import Actor
-from tasid.envs.streams import RECORDING
-from tasid.envs.target import seed_key
-from tasid.mdp import AbstractSimulator, robust_dp
+from tasid.learning.belief.episodes import play
+from tasid.learning.belief.method import actor_of, flat_fit, setting_for
+from tasid.maps import AbstractSimulator, robust_dp
+from tasid.policies.evaluate import Scorable, check_fit
 from tasid.runs.episode_log import DTYPES, EpisodeLog, check_size
 from tasid.runs.learn import dtype_of, environment_of
+from tasid.targets import BlockMDP, Target
+from tasid.targets.rollout import Actor
+from tasid.targets.streams import RECORDING
+from tasid.targets.target import seed_key
 
 
 @jax.tree_util.register_dataclass

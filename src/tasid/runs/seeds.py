@@ -18,10 +18,12 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.domain_randomization import FINE_TUNING
-from tasid.algorithms.ppo_training import Checkpoint
-from tasid.algorithms.tasid import StepEnded
+from tasid.baselines.domain_randomization import FINE_TUNING
+from tasid.baselines.training import Checkpoint
+from tasid.files import write_bytes_atomically
+from tasid.files.sole_writer import sole_writer
+from tasid.learning.belief.method import BatchEnded
+from tasid.learning.paper.tasid import StepEnded
 from tasid.runs.baseline_run import BaselineOrder, run_baseline
 from tasid.runs.executors.dispatch import Fraction, Task, Watcher, do_all
 from tasid.runs.executors.mirror import File, Mirror, files_of, write
@@ -29,8 +31,6 @@ from tasid.runs.executors.protocol import USUAL, Executor, Line, Needs
 from tasid.runs.memory import bytes_of_learning
 from tasid.runs.train import Order, train, versions
 from tasid.runs.unfinished import ASKED, SUMMARY, partial_of, settle
-from tasid.storage import write_bytes_atomically
-from tasid.storage.sole_writer import sole_writer
 
 _SWEEP = "sweep.json"
 _UNKNOWN = 0.5

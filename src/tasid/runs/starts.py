@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms.initial_state_test import StartCounts, StartsFound, learn_each_start
-from tasid.algorithms.start_clusters import start_margins
-from tasid.algorithms.tasid import Callback, Learned
-from tasid.envs import Target
-from tasid.mdp import AbstractSimulator, RobustPlan
+from tasid.learning.paper.initial_state_test import StartCounts, StartsFound, learn_each_start
+from tasid.learning.paper.start_clusters import start_margins
+from tasid.learning.paper.tasid import Callback, Learned
+from tasid.maps import AbstractSimulator, RobustPlan
+from tasid.targets import Target
 
 
 def check_starts(sim: AbstractSimulator, given: int | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tasid.algorithms.belief_method import BatchEnded
-from tasid.algorithms.tasid import EpochEnded
+from tasid.learning.belief.method import BatchEnded
+from tasid.learning.paper.tasid import EpochEnded
 from tasid.runs.events import Event
 
 

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasid import __version__
-from tasid.algorithms import BeliefPolicy
-from tasid.algorithms.monitor import calibrate
-from tasid.envs import BlockMDP, Target
-from tasid.envs.registry import open_world
-from tasid.mdp import AbstractSimulator
-from tasid.runs.certify import Certify, certify_return
-from tasid.runs.diagnosis import diagnose, start_purity
+from tasid.checks.certify import Certify, certify_return
+from tasid.checks.diagnosis import diagnose, start_purity
+from tasid.checks.limits import limit_of
+from tasid.checks.scoring import score
+from tasid.learning.monitor import calibrate
+from tasid.maps import AbstractSimulator
+from tasid.policies import BeliefPolicy
 from tasid.runs.events import Callback, Event
 from tasid.runs.journaled import on_record
 from tasid.runs.learn import Diagnostics, LearningResult, learn, saved_policy
-from tasid.runs.limits import limit_of
 from tasid.runs.record import Run
-from tasid.runs.scoring import score
 from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import Notice, silent
+from tasid.targets import BlockMDP, Target
+from tasid.targets.registry import open_world
 
 _SLIPS = 8
 """Estimates of what commands come to that go on record."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasid.mdp import AbstractSimulator
+from tasid.maps import AbstractSimulator
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn_log import learn_from_episodes
 from tasid.runs.record import Run

@@ -2,7 +2,7 @@
 
     .NAME.partial/    the run so far: run.json, what is on record to go on from, then its files
     .NAME.replaced/   the run that is being overwritten, while two renames are made
-    .NAME.lock        who writes (`tasid.storage.sole_writer`)
+    .NAME.lock        who writes (`tasid.files.sole_writer`)
 
 The summary, result.json, is written last: a folder that has it is complete, and whoever comes next
 puts it in its place if its writer was killed just before.
@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tasid.storage import write_bytes_atomically
-from tasid.storage.atomic import make_directory, sync_directory
-from tasid.storage.sole_writer import sole_writer
+from tasid.files import write_bytes_atomically
+from tasid.files.atomic import make_directory, sync_directory
+from tasid.files.sole_writer import sole_writer
 
 ASKED, SUMMARY = "run.json", "result.json"
 RECORD = "unfinished"

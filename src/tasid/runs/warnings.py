@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasid.algorithms.belief_findings import Findings
-from tasid.algorithms.belief_method import BatchEnded, Learnt
-from tasid.mdp import AbstractSimulator, return_range
+from tasid.learning.belief.findings import Findings
+from tasid.learning.belief.method import BatchEnded, Learnt
+from tasid.maps import AbstractSimulator, return_range
 
 _SURE = 1e-3
 """How improbable so many slips must be before a larger η is recommended."""

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.algorithms import BeliefPolicy, Policy
-from tasid.algorithms.belief_policy import BeliefAgent
-from tasid.algorithms.decoder import WIDTH
-from tasid.algorithms.evaluate import check_fit, oracle
-from tasid.envs import BlockMDP, Latent, Target
-from tasid.envs.streams import EVALUATION
-from tasid.envs.target import episode_keys, seed_key
+from tasid.policies import BeliefPolicy, Policy
+from tasid.policies.belief_policy import BeliefAgent
+from tasid.policies.decoder import WIDTH
+from tasid.policies.evaluate import check_fit, oracle
+from tasid.targets import BlockMDP, Latent, Target
+from tasid.targets.streams import EVALUATION
+from tasid.targets.target import episode_keys, seed_key
 
 
 @dataclass(frozen=True, eq=False)

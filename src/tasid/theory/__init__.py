@@ -1,4 +1,4 @@
-"""Floor 1 — what is proved: how many episodes suffice, and what a number of them guarantees."""
+"""What is proved: how many episodes suffice, and what a number of them guarantees."""
 
 from tasid.theory.decoding import (
     Budget,

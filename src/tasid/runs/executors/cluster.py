@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from tasid import __version__
-from tasid.envs.ray_session import connect
 from tasid.runs.executors.protocol import Failure, Hear, Interrupted, Lost, Needs, Work
+from tasid.targets.ray.session import connect
 
 _SUBMITTED = 256
 """Tasks that the cluster knows of at a time, more than it can do: Ray then grows, if it can."""

@@ -1,6 +1,6 @@
 """A folder that a task writes, kept the same at the owner's, file by file as they appear.
 
-Files appear whole (`tasid.storage`) and are told in the order in which they did, so that what the
+Files appear whole (`tasid.files`) and are told in the order in which they did, so that what the
 owner has is at every moment what a crash would have left.
 """
 
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tasid.files import write_bytes_atomically
 from tasid.runs.executors.protocol import Line
-from tasid.storage import write_bytes_atomically
 
 _EVERY = 1.0
 """Seconds of files that a kill may cost."""

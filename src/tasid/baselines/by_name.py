@@ -1,0 +1,204 @@
+"""The paper's baselines by name: PPO, with RND's bonus, with domain randomisation, with both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.baselines.domain_randomization import FINE_TUNING, pre_train, restart
+from tasid.baselines.families import Family, family_of
+from tasid.baselines.ppo import PPOConfig, PPOState, start
+from tasid.baselines.rnd import RND
+from tasid.baselines.training import Callback, Checkpoint, Trained, ppo, stage_key
+from tasid.targets import BlockMDP, Target
+from tasid.targets.target import seed_key
+
+BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
+_MINIBATCH = 32
+"""The paper's batch size. It does not say of what; nor does it state GAE's λ. Here it is
+transitions, and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks
+that are in no table (docs/experiments.md). Where episodes end early it is always transitions."""
+_DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
+_EVERY_SOURCE = 10_000
+"""Episodes between two checkpoints of pre-training, which is not evaluated."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One of them and its budget; the defaults are the paper's."""
+
+    algorithm: str
+    target_episodes: int = 500_000
+    source_episodes: int = 500_000
+    """Of pre-training, for domain randomisation."""
+    rnd_coefficient: float = 500.0
+    epopt_epsilon: float = 1.0
+    """The share of the worst episodes that pre-training learns from; 1 is all."""
+    every: int = 1000
+    """Episodes between two evaluations."""
+    evaluation_episodes: int = 2048
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in BASELINES:
+            raise ValueError(f"algorithm: {self.algorithm!r} is none of {', '.join(BASELINES)}")
+        if not 0.0 < self.epopt_epsilon <= 1.0:
+            raise ValueError(f"epopt_epsilon: {self.epopt_epsilon} is outside (0, 1]")
+        if self.epopt_epsilon != 1.0 and not self.randomized:
+            raise ValueError(
+                f"epopt_epsilon: {self.epopt_epsilon} with {self.algorithm!r}; EPOpt filters "
+                "pre-training, so use it with 'ppo+dr' or 'ppo+rnd+dr'"
+            )
+
+    @property
+    def randomized(self) -> bool:
+        """Does it pre-train on relatives of the target?"""
+        return self.algorithm.endswith("+dr")
+
+    def config(self, horizon: int, *, ends: bool = False) -> PPOConfig:
+        """PPO's hyper-parameters at a horizon, before which episodes may end."""
+        bonus = RND(self.rnd_coefficient) if "+rnd" in self.algorithm else None
+        if self.algorithm == "ppo+rnd" and not ends:
+            return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY_OF_EPISODES)
+        return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_OF_TRANSITIONS)
+
+    def config_for(self, world: BlockMDP | Target) -> PPOConfig:
+        """The same for a target."""
+        target = world.target if isinstance(world, BlockMDP) else world
+        return self.config(target.horizon, ends=hasattr(target, "finished"))
+
+    def describe(self, config: PPOConfig) -> dict[str, Any]:
+        """Everything that decides the result apart from seed and target, ready for JSON."""
+        fields = {**asdict(config), "hidden": list(config.hidden)}
+        if fields["bonus"] is not None:
+            fields["bonus"]["hidden"] = list(fields["bonus"]["hidden"])
+        return {**asdict(self), "ppo": fields}
+
+
+@dataclass(frozen=True, eq=False)
+class Paused:
+    """One seed's training between two checkpoints, to go on from."""
+
+    stage: int
+    state: PPOState
+
+
+def train_baseline(
+    baseline: Baseline,
+    world: BlockMDP | Target,
+    *,
+    seed: int,
+    family: Family | None = None,
+    paused: Paused | None = None,
+    stop: Callable[[Checkpoint], bool] | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Trained:
+    """Train one seed, from the start or from where it paused.
+
+    Domain randomisation pre-trains on a family of relatives; environments of ours have one, of a
+    wrapped one it has to be given (`DrawnFamily`). Callbacks see the checkpoints of both stages;
+    `stop` is asked in the target only.
+    """
+    target = world.target if isinstance(world, BlockMDP) else world
+    state, config = None, baseline.config_for(target)
+    if paused is not None and paused.stage == FINE_TUNING:
+        state = paused.state
+    elif baseline.randomized:
+        family = family or _relatives(baseline, world)
+        before = _pre_train(baseline, config, family, seed, paused, callbacks)
+        state = restart(config, before.state, target, seed)
+    (trained,) = ppo(
+        [target],
+        seeds=[seed],
+        episodes=baseline.target_episodes,
+        config=config,
+        states=None if state is None else [state],
+        stage=FINE_TUNING,
+        every=baseline.every,
+        evaluation_episodes=baseline.evaluation_episodes,
+        stop=stop,
+        callbacks=callbacks,
+    )
+    policy = replace(
+        trained.policy,
+        method=baseline.algorithm,
+        environment=_environment(world),
+        observation_dtype=_dtype(target),
+    )
+    return replace(trained, policy=policy)
+
+
+def _relatives(baseline: Baseline, world: BlockMDP | Target) -> Family:
+    if isinstance(world, BlockMDP):
+        return family_of(world)
+    raise ValueError(
+        f"algorithm: {baseline.algorithm!r} needs relatives of the target to pre-train on, which "
+        "only you know of a wrapped environment; give them as "
+        "family=tasid.baselines.DrawnFamily(…) in Python, or use 'ppo' or 'ppo+rnd'"
+    )
+
+
+def _pre_train(
+    baseline: Baseline,
+    config: PPOConfig,
+    family: Family,
+    seed: int,
+    paused: Paused | None,
+    callbacks: Sequence[Callback],
+) -> Trained:
+    (trained,) = pre_train(
+        [family],
+        seeds=[seed],
+        episodes=baseline.source_episodes,
+        epsilon=baseline.epopt_epsilon,
+        config=config,
+        states=None if paused is None else [paused.state],
+        every=min(_EVERY_SOURCE, baseline.source_episodes),
+        callbacks=callbacks,
+    )
+    return trained
+
+
+def _environment(world: BlockMDP | Target) -> dict[str, Any] | None:
+    if isinstance(world, BlockMDP):
+        return {"name": world.name, "options": dict(world.options)}
+    recorded: dict[str, Any] | None = getattr(world, "environment", None)
+    return recorded
+
+
+def _dtype(target: Target) -> str:
+    """What an observation's numbers are; targets that cannot be traced say so themselves."""
+    if not target.traceable:
+        return str(getattr(target, "observation_dtype", "float32"))
+    shown = jax.eval_shape(target.reset, seed_key(0)[None])[1]
+    return np.dtype(shown.dtype).name
+
+
+def pause_arrays(checkpoint: Checkpoint) -> dict[str, NDArray[Any]]:
+    """The state of a checkpoint as named arrays; the inverse is `paused_from`."""
+    leaves = jax.tree.leaves(checkpoint.state)
+    return {f"{number:02d}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
+
+
+def paused_from(
+    baseline: Baseline,
+    world: BlockMDP | Target,
+    *,
+    seed: int,
+    stage: int,
+    arrays: Mapping[str, NDArray[Any]],
+) -> Paused:
+    """The training whose checkpoint gave these arrays."""
+    target = world.target if isinstance(world, BlockMDP) else world
+    config = baseline.config_for(target)
+    shapes = jax.eval_shape(lambda: start(config, target, stage_key(seed, stage)))
+    expected, structure = jax.tree.flatten(shapes)
+    leaves = [arrays[name] for name in sorted(arrays)]
+    if [leaf.shape for leaf in leaves] != [one.shape for one in expected]:
+        raise ValueError(f"arrays: not the state of {baseline.algorithm!r} at stage {stage}")
+    return Paused(stage, jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves]))

@@ -1,0 +1,68 @@
+"""`tasid.certify_return`: the certificate of a policy, beside what needs no eyes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tasid.checks.scoring import toy_world
+from tasid.maps import AbstractSimulator, blind_value
+from tasid.policies.certificate import ReturnCertificate
+from tasid.policies.certification import Planned, certification
+from tasid.targets import BlockMDP, Target
+
+
+@dataclass(frozen=True)
+class Certify:
+    """A certificate to be had when learning is over; refused at once if it could not be."""
+
+    epsilon: float | None = None
+    """How far below a promised value counts as keeping it; None is 5 % of the range of returns."""
+    episodes: int = 2_000
+    """Fresh episodes at most."""
+    attempt: int = 1
+    """The how many-th policy this is that one tries to certify."""
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and not 0.0 <= self.epsilon < math.inf:
+            raise ValueError(f"certify: epsilon {self.epsilon} is no finite number from 0 up")
+        for name in ("episodes", "attempt"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"certify: {name} {getattr(self, name)} is below 1")
+
+
+def certify_return(
+    policy: Planned,
+    target: BlockMDP | Target,
+    *,
+    delta: float = 0.05,
+    epsilon: float | None = None,
+    max_episodes: int = 2_000,
+    attempt: int = 1,
+    seed: int = 0,
+) -> ReturnCertificate:
+    """A lower bound on the mean return of a frozen policy, from fresh episodes.
+
+    It holds with probability 1 − δ/(k(k+1)) for attempt number k, at whatever moment one stops.
+    Playing ends when it is clear whether the policy keeps, up to ε, what the plan promises in the
+    worst case (`passed`), and whether it keeps up with the plan with latent access in any target
+    that the map allows (`paper_guarantee`); at the latest after `max_episodes`. ε is 0.05 times the
+    range of returns on the map unless given. Another policy, or another seed, is another attempt.
+    """
+    found = certification(
+        policy,
+        target,
+        delta=delta,
+        epsilon=epsilon,
+        max_episodes=max_episodes,
+        attempt=attempt,
+        seed=seed,
+    )
+    return replace(found, blind_value=_blind(target, policy.plan.simulator))
+
+
+def _blind(target: BlockMDP | Target, sim: AbstractSimulator) -> float | None:
+    if isinstance(target, BlockMDP):
+        return target.latent.blind_value()
+    world = toy_world(target, sim)
+    return None if world is None else blind_value(world)

@@ -1,0 +1,96 @@
+"""Episodes with commands fixed in advance: what can be found out before anything is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.targets import Target
+from tasid.targets.streams import BLIND
+from tasid.targets.target import EpisodeFailed, episode_keys, seed_key
+
+_WIDTH = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Episodes that were played, [n] or [n, T]."""
+
+    commands: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    ended: NDArray[np.int64]
+    """After how many steps the episode was over; T + 1 if it was not."""
+    seen: dict[int, NDArray[Any]]
+    """The observations of the steps that were asked for, [n, …]."""
+
+
+def play(
+    target: Target, commands: ArrayLike, *, seed: int, first: int = 0, keep: Iterable[int] = ()
+) -> Played:
+    """Play episodes number `first`, first + 1, … with the commands [n, T]."""
+    table, kept = np.asarray(commands, dtype=np.int64), sorted(set(keep))
+    room = _WIDTH if target.traceable else getattr(target, "num_envs", _WIDTH)
+    parts = [
+        _wave(target, table[start : start + room], seed, first + start, kept, room)
+        for start in range(0, len(table), room)
+    ]
+    rewards, ended, seen = zip(*parts, strict=True)
+    return Played(
+        table,
+        np.concatenate(rewards),
+        np.concatenate(ended),
+        {h: np.concatenate([one[h] for one in seen]) for h in kept},
+    )
+
+
+def _wave(
+    target: Target, commands: NDArray[np.int64], seed: int, first: int, kept: list[int], room: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[Any]]]:
+    number, steps = commands.shape
+    # Compiled code has one width; elsewhere an episode may cost something.
+    width = room if target.traceable else number
+    filled = np.zeros((width, steps), dtype=np.int64)
+    filled[:number] = commands
+    keys = episode_keys(seed_key(seed), BLIND, first + jnp.arange(width))
+    rewards = np.zeros((number, steps))
+    ended = np.full(number, steps + 1)
+    seen = {}
+    for h, observations, paid, over in _steps(target, filled, keys):
+        if h in kept:
+            seen[h] = np.asarray(observations)[:number]
+        if paid is not None:
+            rewards[:, h - 1] = np.asarray(paid)[:number]
+        ended[np.asarray(over)[:number] & (ended > steps)] = h
+    return rewards, ended, seen
+
+
+def _steps(
+    target: Target, commands: NDArray[np.int64], keys: jax.Array
+) -> Iterator[tuple[int, Any, Any, NDArray[np.bool_]]]:
+    """Before the first command and after each: observations, what was paid, what is over."""
+    state, observations = target.reset(keys)
+    yield 0, observations, None, _over(target, state, len(commands))
+    advance = jax.jit(type(target).step) if target.traceable else type(target).step
+    for h in range(commands.shape[1]):
+        actions = jnp.asarray(commands[:, h], jnp.int32)
+        state, observations, paid = advance(target, state, actions, jnp.int32(h), keys)
+        _check_whole(target, state)
+        yield h + 1, observations, paid, _over(target, state, len(commands))
+
+
+def _over(target: Target, state: Any, width: int) -> NDArray[np.bool_]:
+    finished = getattr(target, "finished", None)
+    return np.zeros(width, bool) if finished is None else np.asarray(finished(state))
+
+
+def _check_whole(target: Target, state: Any) -> None:
+    failed = getattr(target, "failed", None)
+    troubles = [] if failed is None else [why for why in failed(state) if why is not None]
+    if troubles:
+        raise EpisodeFailed(f"env: an episode failed, {troubles[0]}")

@@ -1,0 +1,140 @@
+"""A policy's score beside the exact values that give it a meaning."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from tasid.maps import AbstractSimulator, PerturbedMDP, robust_dp
+from tasid.maps.sources.toy_text import from_toy_text
+from tasid.maps.sources.trouble import MapError, MapWarning
+from tasid.policies import BeliefPolicy, Policy, Score
+from tasid.policies.evaluate import evaluate
+from tasid.policies.ppo_policy import PPOPolicy
+from tasid.targets import BlockMDP, Latent, Target
+
+_LITTLE = 0.05
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """Exact values in one very target, all but the worst case by its true perturbation."""
+
+    robust_value: float
+    """The robust plan with latent access."""
+    nominal_plan_value: float
+    """The plan for η = 0 with latent access."""
+    blind_value: float
+    """The better of the best constant action and the open-loop nominal plan."""
+    worst_case_value: float
+    """What the robust plan is sure of in any η-perturbation."""
+    lowest_return: float
+    """The least that any actions earn on the map; its mean over the starts."""
+    highest_return: float
+    """The most."""
+
+    @property
+    def return_range(self) -> float:
+        """The unit in which returns differ by much or by little."""
+        return self.highest_return - self.lowest_return
+
+    @property
+    def ratio_means_something(self) -> bool:
+        """Is a part of the robust value a part of something?
+
+        Not where that value is negative, or next to nothing beside what returns range over while
+        returns below 0 are possible: then zero is no more the bottom of the scale than its top.
+        """
+        if self.robust_value <= 0:
+            return False
+        return self.lowest_return >= 0 or self.robust_value >= _LITTLE * self.return_range
+
+
+def yardsticks(
+    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target
+) -> Yardsticks | None:
+    """The exact values to hold a score of this policy against, where they can be known.
+
+    A policy without a plan is held against the robust one for the environment's own η.
+    """
+    if not isinstance(policy, PPOPolicy):
+        plan = policy.plan
+    elif isinstance(env, BlockMDP) and "eta" in env.options:
+        plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
+    else:
+        return None
+    world = None if isinstance(env, BlockMDP) else toy_world(env, plan.simulator)
+    if isinstance(env, BlockMDP):
+        latent = env.latent
+    elif world is not None:
+        latent = Latent(world)
+    else:
+        return None
+    nominal = robust_dp(plan.simulator, eta=0.0)
+    return Yardsticks(
+        robust_value=latent.robust_value(plan),
+        nominal_plan_value=latent.robust_value(nominal),
+        blind_value=latent.blind_value(),
+        worst_case_value=plan.start_value,
+        # Where every command may become any other, the worst of all actions is taken.
+        lowest_return=robust_dp(plan.simulator, eta=1.0).start_value,
+        highest_return=nominal.start_value,
+    )
+
+
+def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
+    """The latent MDP of a wrapped toy-text environment, if its own table gives this very map."""
+    make_env = getattr(target, "make_env", None)
+    if make_env is None or getattr(target, "reset_options", None):
+        return None  # its table does not say where `reset` begins when told something
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MapWarning)
+        try:
+            toy = from_toy_text(make_env(), horizon=sim.horizon, deterministic="most-likely")
+        except MapError:  # no toy text
+            return None
+    same = all(
+        np.array_equal(getattr(toy.simulator, name), getattr(sim, name))
+        for name in ("successor", "reward", "starts", "start_probabilities")
+    )
+    return toy.world if same else None
+
+
+def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
+    """Mean, interval, ratio and skill, ready for JSON; null where a value is unknown.
+
+    `difference` is return − robust value in units of the range of returns; it has a meaning where
+    the ratio has none.
+    """
+    known: dict[str, Any] = {
+        "return_mean": score.mean,
+        "return_ci95": [bound if isfinite(bound) else None for bound in score.ci95],
+        "evaluation_episodes": int(score.returns.size),
+        "ratio": None,
+        "difference": None,
+        "skill": None,
+        "robust_value": None,
+    }
+    if measure is None:
+        return known
+    known.update(asdict(measure))
+    if measure.ratio_means_something:
+        known["ratio"] = score.mean / measure.robust_value
+    if measure.return_range > 0:
+        known["difference"] = (score.mean - measure.robust_value) / measure.return_range
+    lead = measure.robust_value - measure.blind_value
+    if lead > 0:
+        known["skill"] = (score.mean - measure.blind_value) / lead
+    return known
+
+
+def score(
+    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target, *, episodes: int, seed: int
+) -> tuple[Score, dict[str, Any]]:
+    """Evaluate and summarise in one go."""
+    result = evaluate(policy, env, episodes=episodes, seed=seed)
+    return result, summary(result, yardsticks(policy, env))

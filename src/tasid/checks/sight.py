@@ -1,0 +1,162 @@
+"""What do observations show: too little, what is needed, or the command itself?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.checks.open_loop import Played, play
+from tasid.checks.separability import Accuracy, told_apart
+from tasid.checks.sites import Site, equal_pairs
+from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
+
+_MISREAD = 0.1
+"""Wrongly read transitions before a slip rate above η is held against the target."""
+_UNREADABLE = 0.5
+"""Of the accuracy that chance leaves open; with less, η cannot be read off."""
+
+
+@dataclass(frozen=True)
+class SlipRate:
+    """How often what was seen did not look like what was commanded, and where that was looked at.
+
+    Slips into another action with the same outcome do not count, misread transitions do.
+    """
+
+    rate: float
+    low: float
+    high: float
+    transitions: int
+    step: int
+
+
+def leaks(subject: Subject) -> Iterator[Finding]:
+    """Are actions with one and the same successor told apart by what is seen?
+
+    If one is surely in a state where a and b lead to the same place, then after either of them the
+    observation comes from that place except with probability η. So nobody can guess the command
+    rightly with more than ½ + η/2; with probability p of being there, ½ + pη/2 + (1−p)/2.
+    """
+    pairs = equal_pairs(subject)
+    if not pairs:
+        yield note(
+            "leak", "no two actions lead to the same place early on: a leak cannot be looked for"
+        )
+        return
+    for number, site in enumerate(pairs):
+        played = _explore(subject, site, 3_000_000 + 100_000 * number)
+        found = _told_apart(played, site)
+        most = 0.5 + site.sure * subject.eta / 2 + (1.0 - site.sure) / 2
+        if found.p_value(most) < LEVEL / len(pairs):
+            one, other = (subject.name(action) for action in site.actions)
+            right = f"{found.rate:.0%} of {found.number} guesses right, {most:.0%} possible"
+            yield problem(
+                "leak",
+                f"after {_told(subject, site)}, {one} and {other} lead to the same place on the "
+                f"map, but what is seen tells which was commanded ({right}). Either the map is "
+                "wrong there, or the observation shows the command itself; then inverse dynamics "
+                "learns to read the command instead of what happened. Hide it with preprocess",
+            )
+            return
+    yield fine("leak", "actions with the same successor cannot be told apart, as it should be")
+
+
+def _told(subject: Subject, site: Site) -> str:
+    if not site.prefix:
+        return "the start"
+    runs = [(name, len(list(group))) for name, group in groupby(site.prefix)]
+    return ", ".join(f"{number} × {subject.name(action)}" for action, number in runs)
+
+
+def slips(subject: Subject) -> tuple[SlipRate | None, Finding]:
+    """η from a small sample: how often what is seen does not look like what was commanded."""
+    for h, state in subject.sites():
+        _, lowest = np.unique(subject.sim.successor_at(h)[state], return_index=True)
+        actions = tuple(sorted(lowest.tolist()))
+        if len(actions) > 1:
+            before = tuple(subject.route[1][:h])
+            return _slips_at(subject, Site(before, actions, (1.0 - subject.eta) ** h))
+    return None, note("η", "no state early on the route has two outcomes: η cannot be estimated")
+
+
+def _slips_at(subject: Subject, site: Site) -> tuple[SlipRate | None, Finding]:
+    played = _explore(subject, site, 4_000_000)
+    found = _told_apart(played, site)
+    low, high = found.interval
+    chance = 1.0 / len(site.actions)
+    if (found.rate - chance) / (1.0 - chance) < _UNREADABLE:
+        return None, note(
+            "η",
+            f"{found.number} transitions at step {site.h} do not suffice to tell "
+            f"{len(site.actions)} outcomes apart ({found.rate:.0%} read rightly by a linear "
+            "model): η cannot be estimated before learning",
+        )
+    rate = SlipRate(1.0 - found.rate, 1.0 - high, 1.0 - low, found.number, site.h)
+    said = (
+        f"about {rate.rate:.3f} of the outcomes at step {site.h} are not the commanded ones "
+        f"(95 % interval {rate.low:.3f} … {rate.high:.3f}, misread ones included)"
+    )
+    wrong = Accuracy(found.number - found.right, found.number)
+    allowed = 1.0 - site.sure * (1.0 - subject.eta) + _MISREAD
+    if wrong.p_value(min(allowed, 1.0)) < LEVEL:
+        return rate, problem("η", f"{said}, more than the η = {subject.eta:g} planned for")
+    return rate, fine("η", f"{said}; planned for: {subject.eta:g}")
+
+
+def _explore(subject: Subject, site: Site, first: int) -> Played:
+    """Go to the site, then command one of its actions at random."""
+    episodes = subject.episodes
+    rng = np.random.default_rng([subject.seed, site.h, *site.actions])
+    drawn = rng.permutation(np.arange(episodes) % len(site.actions))
+    commands = np.empty((episodes, site.h + 1), dtype=np.int64)
+    commands[:, :-1] = site.prefix
+    commands[:, -1] = np.array(site.actions)[drawn]
+    keep = (site.h, site.h + 1)
+    return play(subject.target, commands, seed=subject.seed, first=first, keep=keep)
+
+
+def _told_apart(played: Played, site: Site) -> Accuracy:
+    label = np.array([site.actions.index(int(a)) for a in played.commands[:, site.h]])
+    before, after = played.seen[site.h], played.seen[site.h + 1]
+    return told_apart(before, after, label)
+
+
+def sight(subject: Subject) -> Iterator[Finding]:
+    """Observations are finite and show something; noiseless ones show no more than the map has."""
+    number, steps = min(subject.episodes, 64), min(subject.sim.horizon, 4)
+    rng = np.random.default_rng([subject.seed, 5])
+    commands = rng.integers(subject.sim.num_actions, size=(number, steps))
+    played = play(
+        subject.target, commands, seed=subject.seed, first=5_000_000, keep=range(steps + 1)
+    )
+    every: NDArray[Any] = np.concatenate([played.seen[h] for h in range(steps + 1)])
+    if not np.isfinite(every).all():
+        yield problem("observations", "some are not finite")
+        return
+    if (every == every[:1]).all():
+        yield problem("observations", f"all {len(every)} seen are the same: they show nothing")
+        return
+    yield fine("observations", f"shape {every.shape[1:]} of {every.dtype}, finite, and they change")
+    yield from _counted(subject, played.seen[0], played.seen[1])
+
+
+def _counted(subject: Subject, first: NDArray[Any], second: NDArray[Any]) -> Iterator[Finding]:
+    """Where looks repeat exactly there is no noise, and they can be counted."""
+    looks = len({row.tobytes() for row in second})
+    if len(subject.sim.starts) > 1 or (first != first[:1]).any() or looks > len(second) // 4:
+        return
+    known = len(set(subject.sim.successor_at(0)[subject.sim.start].tolist()))
+    if looks > known:
+        yield problem(
+            "outcomes",
+            f"after one step {looks} different observations were seen, though the start always "
+            f"looks the same and has {known} outcome(s) on the map: the map lacks outcomes, or "
+            "the observation shows more than the state (noise, the command, a clock)",
+        )
+    else:
+        yield fine("outcomes", f"{looks} looks after one step, {known} outcome(s) on the map")

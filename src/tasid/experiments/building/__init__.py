@@ -1,0 +1,1 @@
+"""The robot in the building: episodes, sensors, and routes by η."""

@@ -1,0 +1,113 @@
+"""The robot in the building: what it learns from a laser and from a camera, where it begins.
+
+The paper's running example, on the floor that comes with the package.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tasid.checks.scoring import yardsticks
+from tasid.experiments.grid.jobs import ETA
+from tasid.experiments.sweep import Desk, Experiment, Job
+from tasid.learning.belief.method import BatchEnded
+from tasid.policies.evaluate import evaluate
+from tasid.runs.learn import learn
+from tasid.targets import make
+
+CORRIDOR = "########\n#S.....#\n#.####.#\n#.....G#\n########"
+"""What the smallest size drives through instead of the floor."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a robot sees, where it begins, and how many episodes it learns from."""
+
+    sensor: str
+    starts: int | str
+    episodes: int
+
+    @property
+    def name(self) -> str:
+        """For files and tables."""
+        begins = {1: "dock", "anywhere": "anywhere"}.get(self.starts, f"docks{self.starts}")
+        return f"{begins}-{self.sensor}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a size of the experiment has."""
+
+    seeds: tuple[int, ...]
+    settings: tuple[Setting, ...]
+    evaluation_episodes: int = 2_048
+    map: str | None = None
+
+
+_DOCK = Setting("lidar", 1, 200), Setting("camera", 1, 300)
+SIZES = {
+    "smoke": Size((0,), (Setting("lidar", 1, 24),), 64, map=CORRIDOR),
+    "quick": Size((210, 211), _DOCK, 1_024),
+    "full": Size(
+        tuple(range(120, 130)),
+        (*_DOCK, Setting("lidar", 5, 300), Setting("camera", 5, 300)),
+    ),
+}
+
+
+def jobs(size: str) -> list[Job]:
+    """One job per setting and seed; a seed of each first."""
+    what = SIZES[size]
+    return [
+        Job(
+            setting.name,
+            (seed,),
+            {
+                "sensor": setting.sensor,
+                "starts": setting.starts,
+                "map": what.map,
+                "episodes": setting.episodes,
+                "evaluation_episodes": what.evaluation_episodes,
+            },
+            1.0,
+        )
+        for seed in what.seeds
+        for setting in what.settings
+    ]
+
+
+def work(job: Job, desk: Desk) -> None:
+    """Learn, score, and put it beside the plans that know where they are."""
+    asked, (seed,) = job.configuration, job.seeds
+    options: dict[str, Any] = {name: asked[name] for name in ("sensor", "starts", "map")}
+    env = make("building", eta=ETA, seed=seed, **options)
+    log = desk.log(seed, planned_eta=ETA)
+    log.resume()
+    started = time.perf_counter()
+
+    def tell(event: BatchEnded) -> None:
+        desk.tell(0.9 * event.episodes / asked["episodes"])
+
+    result = learn(env, eta=ETA, episodes=asked["episodes"], seed=seed, callbacks=[tell])
+    seconds = time.perf_counter() - started
+    score = evaluate(result.policy, env, episodes=asked["evaluation_episodes"], seed=seed)
+    known = yardsticks(result.policy, env)
+    assert known is not None
+    log.end(
+        episodes=result.episodes,
+        mean=score.mean,
+        half=(score.ci95[1] - score.ci95[0]) / 2,
+        arrived=float((score.returns > 0).mean()),
+        robust=known.robust_value,
+        nominal=known.nominal_plan_value,
+        blind=known.blind_value,
+        poses=env.simulator.num_states,
+        horizon=env.simulator.horizon,
+        map_errors=len(result.diagnostics.map_errors),
+        seconds=round(seconds, 2),
+    )
+
+
+EXPERIMENT = Experiment("building", "The robot in the building", jobs, work)

@@ -1,0 +1,1 @@
+"""The lava crossing by η and by height: the paper's second figure."""

@@ -1,0 +1,1 @@
+"""The combination lock: the paper's first figure and its tables."""

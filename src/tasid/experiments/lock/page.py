@@ -1,0 +1,188 @@
+"""What the page of the lock experiment says, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasid.experiments.lock.figures import curves_figure, lock_picture, solved_figure
+from tasid.experiments.lock.jobs import SIZES, jobs
+from tasid.experiments.lock.scores import (
+    NAMES,
+    PUBLISHED,
+    Count,
+    Result,
+    all_results,
+    family,
+    median_of,
+    results,
+)
+from tasid.experiments.lock.tables import (
+    cost_section,
+    episodes_section,
+    grid_section,
+    json_row,
+    searches_section,
+    shown,
+)
+from tasid.experiments.records import Records
+from tasid.report.pages.content import Content, Panel, Plate, Section
+from tasid.report.text.wording import count
+
+
+def content(records: Records) -> Content:
+    """The whole page."""
+    size = str(records.description()["size"])
+    everything = list(records.series())
+    found = results(everything)
+    main = [one for one in found if one.algorithm in NAMES or "tasid-paper" in one.algorithm]
+    cap = SIZES[size].target_episodes
+    planned = sum(len(job.seeds) for job in jobs(size))
+    finished = sum(one.ending is not None for one in everything)
+    return Content(
+        title="The combination lock",
+        headline=_headline(main, complete=finished >= planned),
+        state=_state(size, finished, planned),
+        sections=(
+            _figures(main, size, cap),
+            episodes_section(main),
+            searches_section(found, SIZES[size].search_horizon),
+            grid_section(records),
+            cost_section(all_results(everything)),
+            _readings(SIZES[size].belief_episodes),
+        ),
+        command=f"tasid reproduce combination-lock --size {size} --out FOLDER",
+        table=[json_row(one) for one in found],
+        versions=tuple(dict.fromkeys(v for one in everything for v in one.versions)),
+    )
+
+
+def _headline(main: Sequence[Result], *, complete: bool) -> str:
+    """How far everybody gets."""
+    reach: dict[int, list[str]] = {}
+    for name, named in NAMES.items():
+        own = [one for one in main if family(one.algorithm) == name]
+        solved = [one.horizon for one in own if one.median is not None]
+        if solved or (own and not any(one.unfinished for one in own)):
+            reach.setdefault(max(solved, default=0), []).append(named.replace(", ", " by the "))
+    if not reach:
+        return "Nothing is solved yet."
+    parts = [
+        f"{_enumerated(names)} up to H\u00a0=\u00a0{horizon}"
+        if horizon
+        else f"{_enumerated(names)} none of them"
+        for horizon, names in sorted(reach.items(), reverse=True)
+    ]
+    so_far = "The median seed solves" if complete else "So far, the median seed solves"
+    return f"{so_far} the lock with {'; '.join(parts)}."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _state(size: str, finished: int, planned: int) -> str:
+    what = SIZES[size]
+    whole = (
+        f"All {planned} series are complete."
+        if finished >= planned
+        else f"{finished} of {planned} series are complete; the others count as far as they got."
+    )
+    return (
+        f"Size {size}: {len(what.seeds)} seeds, each a random lock of its own, |A| = 10, η = 0.1; "
+        f"baselines have at most {count(what.target_episodes)} episodes in the target. {whole}"
+    )
+
+
+def _figures(main: Sequence[Result], size: str, cap: int) -> Section:
+    horizons = sorted({one.horizon for one in main})
+    ours = {(family(one.algorithm), one.horizon): one.median for one in main}
+    theirs = {key: median_of(episodes) for key, episodes in PUBLISHED.items()}
+    panels = [
+        Panel(
+            "lock",
+            "The lock's latent states",
+            "Three types of states in layers 0 to H. From type 1 one action stays and all others "
+            "lead to 2; from 2 one stays, one goes back to 1, all others fall to 3 for ever.",
+            lock_picture,
+        ),
+        Panel(
+            "solved",
+            "Horizon solved against episodes, here",
+            _solved_words(ours),
+            lambda: solved_figure("solved, here", ours, horizons, cap),
+        ),
+        Panel(
+            "solved-paper",
+            "Horizon solved against episodes, in the paper",
+            _solved_words(theirs),
+            lambda: solved_figure("solved, in the paper", theirs, (5, 10, 20, 40), 500_000),
+        ),
+    ]
+    curves = [_curve_panel(main, horizon, cap) for horizon in reversed(horizons)]
+    first = Plate(
+        (*panels, *curves[:1]),
+        "As Figure 2 of the paper: the latent MDP; the longest horizon that the median seed solves "
+        "within a number of episodes, here and by the paper's table (dots: the medians); and the "
+        "reward curve of the longest horizon.",
+    )
+    plates = [first]
+    if curves[1:]:
+        plates.append(Plate(tuple(reversed(curves[1:])), "Reward curves of the other horizons."))
+    return Section("Who solves what", (_CURVES,), tuple(plates))
+
+
+_CURVES = (
+    "Solved means: an evaluation reaches 95 % of the exact value, in that very target, of the "
+    "robust plan with the latent state in view. Reward curves show the mean over seeds of the "
+    "return of training episodes, a row of the records at a time: a thousand of them, or those of "
+    "one of TASID's steps or batches. Where training has ended, because the lock was solved or "
+    "TASID was done, they go on with what the policy earns. By the paper's method, TASID's "
+    "training episodes end after the exploring action of their step; here they are completed by "
+    "uniformly random actions, so that curve is low until training ends."
+)
+
+
+def _curve_panel(main: Sequence[Result], horizon: int, cap: int) -> Panel:
+    own = [one for one in main if one.horizon == horizon]
+    return Panel(
+        f"rewards-H{horizon}",
+        f"Reward curves for H = {horizon}",
+        f"Return of training episodes against their number, for {len(own)} algorithms.",
+        lambda: curves_figure(horizon, own, cap),
+    )
+
+
+def _solved_words(medians: dict[tuple[str, int], Count]) -> str:
+    said = [
+        f"{NAMES[name]} at H = {horizon}: {shown(episodes)}"
+        for (name, horizon), episodes in medians.items()
+    ]
+    return f"Median episodes until solved. {'; '.join(said)}."
+
+
+def _readings(few: Sequence[int]) -> Section:
+    return Section(
+        "How to read it",
+        (),
+        points=(
+            "Baselines are evaluated every 1000 episodes by the likeliest action, and a run ends "
+            "at its first evaluation that solves the lock; TASID's policies are evaluated when "
+            "they are learned.",
+            "PPO, with the paper's hyper-parameters: batches of 100 episodes, 4 passes in "
+            "minibatches of 32, clip 0.1, discount 0.999, entropy 0.001, [56, 56] networks, Adam "
+            "at 3e-4, gradients clipped at 0.25. The paper does not say of what there are 32, nor "
+            "how advantages are estimated: here by GAE with a critic of its own, standardised over "
+            "the batch. A minibatch has 32 transitions, and λ = 0.95; for PPO+RND without "
+            "pre-training as many transitions as 32 episodes, and λ = 0.5: these did best on locks "
+            "that are in no table.",
+            "RND's bonus is 500 times the mean squared error over 56 outputs, on observations "
+            "brought to mean 0 and deviation 1, not normalised itself; the paper gives neither the "
+            "outputs nor the norm.",
+            "Domain randomisation knows the map, η and all of the emission but its permutation; "
+            "every 100 episodes of pre-training have a new permutation and a new perturbation.",
+            "By the paper's method, TASID's grid of n, its networks and its stopping rule are the "
+            "paper's. The belief method is this project's own: every seed learns anew with each n "
+            f"of {', '.join(map(str, few))} in turn, and the smallest that solves counts.",
+        ),
+    )

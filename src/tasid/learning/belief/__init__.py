@@ -1,0 +1,1 @@
+"""Learning by whole episodes and beliefs: the default."""

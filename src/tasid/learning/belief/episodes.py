@@ -1,0 +1,175 @@
+"""Whole episodes, played by a policy with a little exploration, kept as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.beliefs.actor import LANES, Carried
+from tasid.beliefs.chain import Chain
+from tasid.beliefs.episodes import Episodes, payment_numbers
+from tasid.beliefs.features import AsSeen, Looks
+from tasid.targets.batches import episode_tables
+from tasid.targets.rollout import Actor, Moment, trace
+from tasid.targets.streams import ACTING, BATCH
+from tasid.targets.target import Target, episode_keys, stream, unfinished
+
+CHUNK = 64
+"""How many episodes are smoothed at a time."""
+
+
+class Recorded(NamedTuple):
+    """Episodes as they came, NumPy, episodes first."""
+
+    observations: NDArray[Any]
+    """x_0 … x_H, [N, H+1, …]; repeated after an end."""
+    commands: NDArray[np.int32]
+    """[N, H]."""
+    rewards: NDArray[np.float32]
+    """[N, H]."""
+    ended: NDArray[np.int32]
+    """The number of steps after which the target ended the episode, [N]; H if it did not."""
+    own: NDArray[np.bool_]
+    """Was the command the policy's own choice? [N, H]"""
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """[N]."""
+        return self.rewards.sum(axis=1, dtype=np.float64)
+
+    def rows(self, which: slice | NDArray[Any]) -> Recorded:
+        """Some of the episodes."""
+        tables: list[Any] = [table[which] for table in self]
+        return Recorded(*tables)
+
+    @property
+    def number(self) -> int:
+        """N."""
+        return len(self.commands)
+
+
+def joined(parts: Sequence[Recorded]) -> Recorded:
+    """All episodes one after the other."""
+    return Recorded(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["inner", "keys", "explore"],
+    meta_fields=["num_actions"],
+)
+@dataclass(frozen=True)
+class Exploring:
+    """An actor that now and then commands a random action, and knows that it did."""
+
+    inner: Any
+    """Any actor; one that remembers its commands, as beliefs do, is told what was commanded."""
+    keys: jax.Array
+    explore: jax.Array
+    num_actions: int
+
+    def start(self, observations: jax.Array) -> tuple[Any, jax.Array]:
+        """The inner memory, and whether the last command was the policy's own."""
+        return self.inner.start(observations), jnp.ones(self.keys.shape[0], bool)
+
+    def act(
+        self, carry: tuple[Any, jax.Array], observations: jax.Array, h: jax.Array
+    ) -> tuple[tuple[Any, jax.Array], jax.Array]:
+        """The inner action, or an experiment."""
+        inner, own = self.inner.act(carry[0], observations, h)
+        drawn = jax.vmap(partial(jax.random.uniform, shape=(2,)))(stream(self.keys, ACTING + h))
+        number = self.num_actions
+        random = jnp.minimum((drawn[:, 1] * number).astype(jnp.int32), number - 1)
+        tried = drawn[:, 0] < self.explore
+        actions = jnp.where(tried, random, own)
+        if isinstance(inner, Carried):
+            inner = inner._replace(commands=inner.commands.at[: actions.shape[0]].set(actions))
+        return (inner, ~tried), actions
+
+
+def play(
+    target: Target,
+    actor: Actor,
+    key: jax.Array,
+    *,
+    first: int,
+    episodes: int,
+    explore: float,
+    phase: int = BATCH,
+) -> Recorded:
+    """Episodes number `first` … of a phase."""
+    arguments = actor, key, phase, jnp.float32(explore), jnp.int32(first)
+    table = episode_tables(target, _whole, *arguments, episodes=episodes, width=LANES)
+    return _recorded(table, target.horizon)
+
+
+def _whole(
+    target: Any, actor: Actor, key: jax.Array, phase: Any, explore: Any, start: Any, first: Any
+) -> Any:
+    """Tables [W, …] of whole episodes."""
+    keys = episode_keys(key, phase, start + first + jnp.arange(LANES))
+    exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32), target.num_actions)
+
+    def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
+        live = unfinished(target, after.state, LANES)
+        reward = after.returns - before.returns
+        return before.observations, actions, reward, live, after.carry[1]
+
+    last, (seen, actions, rewards, live, own) = trace(target, exploring, keys, record=record)
+    seen = jnp.concatenate([seen, last.observations[None]])
+    tables = seen, actions, rewards, live, own
+    return tuple(jnp.swapaxes(table, 0, 1) for table in tables)
+
+
+def _recorded(table: Any, horizon: int) -> Recorded:
+    seen, actions, rewards, live, own = table
+    ended = np.where(live.all(axis=1), horizon, live.argmin(axis=1) + 1)
+    return Recorded(
+        seen,
+        actions.astype(np.int32),
+        rewards.astype(np.float32),
+        ended.astype(np.int32),
+        own.astype(bool),
+    )
+
+
+def as_chunks(
+    recorded: Recorded, chain: Chain, looks: Looks | AsSeen, *, tells: bool
+) -> list[Episodes]:
+    """What the smoother reads, in chunks of one width."""
+    return [
+        _chunk(recorded.rows(slice(first, first + CHUNK)), chain, looks, tells)
+        for first in range(0, recorded.number, CHUNK)
+    ]
+
+
+def _chunk(recorded: Recorded, chain: Chain, looks: Looks | AsSeen, tells: bool) -> Episodes:
+    number = recorded.number
+
+    def padded(table: NDArray[Any]) -> NDArray[Any]:
+        return np.pad(table, [(0, CHUNK - number)] + [(0, 0)] * (table.ndim - 1))
+
+    paid = payment_numbers(recorded.rewards, np.asarray(chain.payments))
+    return Episodes(
+        features=_features(looks, jnp.asarray(padded(recorded.observations))),
+        commands=jnp.asarray(padded(recorded.commands).T),
+        paid=jnp.asarray(padded(paid).T),
+        ended=jnp.asarray(padded(recorded.ended)),
+        tells=jnp.bool_(tells),
+        own=jnp.asarray(padded(recorded.own).T, jnp.float32),
+        weight=jnp.asarray(padded(np.ones(number, np.float32))),
+    )
+
+
+@jax.jit
+def _features(looks: Looks | AsSeen, observations: jax.Array) -> jax.Array:
+    """[H+1, N, D] of observations [N, H+1, …]."""
+    steps = jnp.arange(observations.shape[1])
+    return jax.lax.map(lambda step: looks(*step), (jnp.swapaxes(observations, 0, 1), steps))

@@ -1,0 +1,624 @@
+"""Whole episodes, whole beliefs: learning what states look like by which policies act well.
+
+The map is the transition model of a hidden Markov model, the commands are known, and the only
+unknown is what states look like. Every batch of whole episodes is played by the policies so far,
+and after it emissions are fitted anew from several beginnings. Which of them is right, new episodes
+tell: those that none of the fits has seen. A right one *foresees* from observations alone when the
+target pays and when it ends an episode, and its policy earns; the likelihood of observations
+decides only where these do not, because wrong labellings often have the higher one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tasid.beliefs.actor import BeliefActor, advantages
+from tasid.beliefs.chain import Chain
+from tasid.beliefs.classes import Classes
+from tasid.beliefs.described import descriptions, sharpness
+from tasid.beliefs.features import AsSeen, Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.filter import LEAP, BeliefFilter
+from tasid.beliefs.fitting import (
+    Chunks,
+    Floats,
+    Seen,
+    Setting,
+    by_episode,
+    fit,
+    one_look,
+    plain_evidence,
+    schedule,
+    shared_evidence,
+)
+from tasid.beliefs.gaussian import Gaussians, Moments, flat_gaussians
+from tasid.beliefs.nearby import is_large
+from tasid.beliefs.scaled import (
+    MOST_CLASSES,
+    Classifier,
+    Differentiable,
+    Layers,
+    Scaled,
+    classifier_for,
+    fit_scaled,
+)
+from tasid.beliefs.smoother import labelled
+from tasid.learning.belief.episodes import Recorded, as_chunks, joined, play
+from tasid.learning.belief.memory import StoredFit, remembered, stored_fits
+from tasid.learning.belief.saved import taken_over
+from tasid.learning.memory import Memory, seal_of
+from tasid.maps import RobustPlan, return_range
+from tasid.policies.belief_policy import BeliefPolicy
+from tasid.targets.streams import CONTINUING
+from tasid.targets.target import Target, seed_key
+
+FIRST = 16
+"""Episodes of the first batch, and of the smallest."""
+GROWTH = 0.5
+"""Later batches are this part of all episodes before them."""
+EXPLORE = 0.05
+"""The share of random commands while learning."""
+DIMENSIONS = 64
+"""Directions in which classes are told apart, at most. In those left out all classes are one, and
+a place never seen before would count as impossible."""
+MANY_PLACES = 256
+"""Where places belong to steps and are more than this, some may not be met twice: what led there
+is tried as well."""
+MOST = 2_048
+"""Episodes after which evidence is not waited for any longer."""
+_KEPT = 4_000
+"""Observations that features are measured on."""
+_MEASURED = 300
+"""Episodes after which features are not measured again."""
+_FORESIGHT, _RETURN = 0.5, 2.0
+"""What a nat of foresight and the whole range of returns are worth beside each other."""
+_HOPELESS = 1.0
+"""A beginning whose last fit scored so far behind the best does not play."""
+_ENOUGH = 0.01
+"""The share of the range of returns that may be lost to not knowing where one is."""
+_NEARLY = 0.05
+"""The same where a fit that foresees, and earns what was planned, is the only one to go on."""
+_FORESEEN = -0.5
+"""Nats of foresight below which something is still wrong."""
+_PATIENCE = 2
+"""Batches in a row that must be good enough."""
+_BEFORE_NETWORKS = 96
+"""Episodes after which networks are tried where Gaussians do not tell places apart."""
+_REALIGNED = 2
+"""How often a network is fitted again to the labels it gives."""
+_GOING_ON = ("saved", "warm")
+"""Beginnings that keep what is known from before."""
+_SHRINK = 2.0
+"""Episodes' worth of the common mean that a fit's own mean return is mixed with."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What new episodes said about a fit."""
+
+    foresight: float
+    """Mean ln p(rewards and ends | observations) of an episode, 0 at best."""
+    returns: float
+    """Mean return of the episodes it played itself; the common mean if it played none."""
+    evidence: float
+    """Mean ln p(observations) of a step, beside that of one Gaussian for all places."""
+    evidence_error: float
+    played: int
+
+    def score(self, span: float) -> float:
+        """Larger is better."""
+        return _FORESIGHT * self.foresight + _RETURN * self.returns / max(span, 1e-12)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An emission and how it came about."""
+
+    beginning: str
+    classes: Classes
+    looks: Looks | AsSeen
+    emission: Gaussians | Scaled
+    counts: Floats
+    """How often each class was seen, [C]."""
+    judged: Judgement | None = None
+    """What episodes said that the fit has not seen."""
+    known: Moments | None = None
+    """What episodes that are not here any more tell of the looks of its classes."""
+    before: float | None = None
+    """How far the last fit from this beginning scored behind the best; None if there was none."""
+
+    @property
+    def name(self) -> str:
+        """Beginning and kind of classes."""
+        return f"{self.beginning}, by {self.classes.kind}"
+
+
+Share = tuple[Fit, int, int]
+"""Who plays, from which of a batch's episodes on, and how many."""
+
+
+@dataclass(frozen=True)
+class BatchEnded:
+    """A batch of episodes was played and learned from."""
+
+    seed: int
+    batch: int
+    episodes: int
+    """All episodes so far."""
+    of: int | None
+    """How many there will be, if that is known."""
+    return_mean: float
+    """Of the new episodes."""
+    best: str
+    """The fit that the new episodes speak for."""
+    foresight: float
+    regret: float
+    """Estimated loss of an episode to not knowing where one is, of the best fit's policy."""
+    regret_error: float
+    evidence: float
+    """Nats a step by which places explain new observations better than one look for all."""
+    evidence_error: float
+    seconds_playing: float
+    seconds_fitting: float
+
+
+BeliefCallback = Callable[[BatchEnded], None]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What the belief method ends with."""
+
+    best: Fit
+    fits: tuple[Fit, ...]
+    chunks: Chunks
+    recorded: Recorded
+    batches: tuple[BatchEnded, ...]
+    stopped: str
+    """Why no more episodes were played."""
+    setting: Setting
+
+    def actor(self) -> BeliefActor:
+        """The policy of the best fit."""
+        return actor_of(self.setting, self.best)
+
+
+def actor_of(setting: Setting, fit: Fit) -> BeliefActor:
+    """The policy that acts by a fit."""
+    tracker = BeliefFilter(
+        setting.chain,
+        fit.classes,
+        fit.emission,
+        jnp.float32(setting.weights().eta),
+        jnp.float32(LEAP),
+    )
+    return BeliefActor(tracker, fit.looks, setting.advantage)
+
+
+class BeliefLearner:
+    """One seed's episodes and fits."""
+
+    def __init__(
+        self,
+        target: Target,
+        plan: RobustPlan,
+        *,
+        seed: int,
+        kinds: Sequence[str] | None = None,
+        model: Any = None,
+        explore: float = EXPLORE,
+        memory: Memory | None = None,
+        begin: BeliefPolicy | None = None,
+    ) -> None:
+        self._memory = memory
+        self._key, self._begun = seed_key(seed), begin is not None
+        self._target, self._plan, self._seed, self._explore = target, plan, seed, explore
+        self._given = None if model is None else classifier_for(model, target.observation_shape)
+        self.setting = setting_for(plan)
+        chain = self.setting.chain
+        self._classes = [
+            Classes.of(chain, kind, plan.simulator)
+            for kind in (usual_kinds(chain) if kinds is None else kinds)
+        ]
+        self._tells = hasattr(target, "finished")
+        low, high = return_range(plan.simulator)
+        self._span = high - low
+        self._parts: list[Recorded] = []
+        self._fits: list[Fit] = []
+        if begin is not None:
+            self._take_over(begin)
+        self.batches: list[BatchEnded] = []
+
+    def _take_over(self, policy: BeliefPolicy) -> None:
+        """Begin with what a policy knows, and play other episodes than those that taught it."""
+        taken = taken_over(policy, self.setting, self._plan.simulator)
+        kinds = [one.kind for one in self._classes]
+        if taken.classes.kind not in kinds:
+            self._classes.append(taken.classes)
+        self._fits = [Fit("saved", *taken[:3], np.zeros(taken.classes.number), known=taken.known)]
+        key = jax.random.fold_in(self._key, CONTINUING)
+        self._key = jax.random.fold_in(key, int(policy.digest[:8], 16))
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were played."""
+        return sum(part.number for part in self._parts)
+
+    @property
+    def recorded(self) -> Recorded:
+        """All episodes."""
+        return joined(self._parts)
+
+    def next_batch(self) -> int:
+        """How many episodes the next batch wants."""
+        return max(FIRST, int(self.episodes * GROWTH))
+
+    def batch(self, number: int, *, of: int | None = None) -> BatchEnded:
+        """Play, judge the fits so far by what is new, and fit again."""
+        started = time.perf_counter()
+        shares = self._shares(number)
+        new = [self._play(fit, first, share) for fit, first, share in shares]
+        fresh = joined(new)
+        played = time.perf_counter()
+        with threadpool_limits(1, "blas"):
+            fits = self._judge(fresh, shares)
+            best = max(fits, key=self._rank)
+            regret = self._regret(best, fresh, shares)
+            self._parts.append(fresh)
+            mean, error = _mean_and_error(regret)
+            behind = {one.name: self._behind(one, best) for one in fits}
+            self._fits = self._refit(best, behind, alone=self._settled(best, mean, error))
+        judged = best.judged or Judgement(math.nan, math.nan, math.nan, math.nan, 0)
+        ended = BatchEnded(
+            seed=self._seed,
+            batch=len(self._parts) - 1,
+            episodes=self.episodes,
+            of=of,
+            return_mean=float(fresh.returns.mean()),
+            best=best.name,
+            foresight=judged.foresight,
+            regret=mean,
+            regret_error=error,
+            evidence=judged.evidence,
+            evidence_error=judged.evidence_error,
+            seconds_playing=played - started,
+            seconds_fitting=time.perf_counter() - played,
+        )
+        self.batches.append(ended)
+        return ended
+
+    def finish(self, stopped: str) -> Learnt:
+        """The fit that goes on from what proved itself, on all episodes."""
+        best = self._fits[0]
+        return Learnt(
+            best,
+            tuple(self._fits),
+            self._chunks(best.looks),
+            self.recorded,
+            tuple(self.batches),
+            stopped,
+            self.setting,
+        )
+
+    def enough(self) -> str | None:
+        """Why more episodes would not help; None if they might."""
+        last = self.batches[-_PATIENCE:]
+        if self.episodes >= MOST:
+            return f"{MOST} episodes are the most that evidence is waited for"
+        if len(last) < _PATIENCE:
+            return None
+        lost = [self._lost(one.regret, one.regret_error) for one in last]
+        good = all(share <= _ENOUGH for share in lost)
+        if not (good and all(one.foresight >= _FORESEEN for one in last)):
+            return None
+        return (
+            f"in the last {_PATIENCE} batches not knowing where one is cost at most "
+            f"{max(lost):.2%} of the range of returns"
+        )
+
+    def _play(self, fit: Fit, first: int, share: int) -> Recorded:
+        return play(
+            self._target,
+            actor_of(self.setting, fit),
+            self._key,
+            first=self.episodes + first,
+            episodes=share,
+            explore=self._explore,
+        )
+
+    def _shares(self, number: int) -> list[Share]:
+        """Who plays which of the next episodes: fits not known to be hopeless, in turn."""
+        playing = self._playing()
+        each, more = divmod(number, len(playing))
+        shares = [each + (i < more) for i in range(len(playing))]
+        firsts = np.concatenate([[0], np.cumsum(shares)]).tolist()
+        return [
+            (fit, first, share)
+            for fit, first, share in zip(playing, firsts[:-1], shares, strict=True)
+            if share > 0
+        ]
+
+    def _playing(self) -> list[Fit]:
+        """Fits whose beginnings have not failed of late; at first, one that knows nothing."""
+        if self._fits:
+            return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
+        return [flat_fit(self.setting, self._classes[0], self._target.observation_shape)]
+
+    def _chunks(self, looks: Looks | AsSeen, recorded: Recorded | None = None) -> Chunks:
+        recorded = self.recorded if recorded is None else recorded
+        return as_chunks(recorded, self.setting.chain, looks, tells=self._tells)
+
+    def _judge(self, fresh: Recorded, shares: Sequence[Share]) -> list[Fit]:
+        """The fits with what the new episodes say of them."""
+        if not self._fits:
+            return [shares[0][0]]
+        looks = next(one.looks for one in self._fits if isinstance(one.looks, Looks))
+        chunks = self._chunks(looks, fresh)
+        before = self._chunks(looks) if self._parts else chunks
+        null = by_episode(plain_evidence, one_look(before), chunks)
+        common = float(fresh.returns.mean())
+        judged = []
+        for one in self._fits:
+            seen = chunks if one.looks is looks else self._chunks(one.looks, fresh)
+            found = self.setting.expect(one.classes, one.emission, seen, told=0.0)
+            gain = found.evidence
+            if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
+                # For ς < 1, ln E[p^ς] / ς is below ln E[p]: what is claimed is less than the truth.
+                gain = gain / sharpness(self.setting.described, one.emission.spread.size)
+                gain = gain + by_episode(shared_evidence, one.emission, chunks) - null
+            gain = gain / self.setting.chain.horizon
+            mine = _own(one, fresh.returns, shares)
+            judgement = Judgement(
+                foresight=float(found.foreseen.mean()),
+                returns=float((mine.sum() + _SHRINK * common) / (mine.size + _SHRINK)),
+                evidence=float(gain.mean()),
+                evidence_error=float(gain.std() / math.sqrt(gain.size)),
+                played=int(mine.size),
+            )
+            judged.append(replace(one, judged=judgement))
+        return judged
+
+    def _rank(self, one: Fit) -> tuple[float, float]:
+        if one.judged is None:
+            return (0.0, 0.0)
+        return (round(one.judged.score(self._span), 2), one.judged.evidence)
+
+    def _behind(self, one: Fit, best: Fit) -> float | None:
+        if best.judged is None:
+            return None
+        # On a large map all beginnings fail for a while, and the first to do well is not the first
+        # to fail less: until one is right, nobody is ruled out.
+        if is_large(self.setting.chain) and best.judged.foresight < _FORESEEN:
+            return None
+        return self._rank(best)[0] - self._rank(one)[0]
+
+    def _regret(self, best: Fit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
+        """Of the episodes that the best fit played itself, or of all if it played none."""
+        if best.judged is None:
+            return np.zeros(0)
+        chunks = self._chunks(best.looks, fresh)
+        regret = self.setting.expect(best.classes, best.emission, chunks).regret
+        return _own(best, regret, shares) if best.judged.played else regret
+
+    def _settled(self, best: Fit, regret: float, error: float) -> bool:
+        """Does one fit keep the plan's promise, where others take long or one was given?"""
+        if best.judged is None or not (self._begun or is_large(self.setting.chain)):
+            return False
+        # Where nothing is ever paid, say behind a door that is closed, foreseeing that is no feat.
+        earns = best.judged.returns >= self._plan.start_value - _NEARLY * self._span
+        return earns and best.judged.foresight >= _FORESEEN and self._lost(regret, error) <= _NEARLY
+
+    def _lost(self, regret: float, error: float) -> float:
+        """What not knowing where one is costs at most, as a share of the range of returns."""
+        return (regret + 2 * error) / max(self._span, 1e-12)
+
+    def _refit(self, best: Fit, behind: dict[str, float | None], *, alone: bool) -> list[Fit]:
+        """Fits on all episodes from every beginning, the one that goes on from the best first.
+
+        If that one needs no company, it is fitted alone.
+        """
+        recorded, chain = self.recorded, self.setting.chain
+        looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
+        early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
+        if looks is None or (early and not self._begun):
+            looks = measured(recorded, chain)
+        chunks = self._chunks(looks)
+        fits = self._fitted(best, looks, chunks, alone=alone)
+        return [one if alone else replace(one, before=behind.get(one.name)) for one in fits]
+
+    def _fitted(self, best: Fit, looks: Looks, chunks: Chunks, *, alone: bool) -> list[Fit]:
+        """All beginnings' fits, unless they are remembered."""
+        recorded, number = self.recorded, len(self._parts) - 1
+        seal = seal_of(recorded.commands, recorded.rewards, recorded.ended)
+        found = None if self._memory is None else self._memory.recall(number, seal)
+        if found is not None:
+            kinds = {one.kind: one for one in self._classes}
+            again = [
+                Fit(one.beginning, kinds[one.kind], looks, one.emission, one.counts)
+                for one in stored_fits(found)
+            ]
+            return [
+                replace(one, known=best.known) if one.beginning in _GOING_ON else one
+                for one in again
+            ]
+        with ThreadPoolExecutor(2) as pool:
+            jobs = self._jobs(best, looks, chunks)
+            fits = list(pool.map(lambda job: job(), islice(jobs, 1) if alone else jobs))
+        if self._memory is not None:
+            made = [
+                StoredFit(one.beginning, one.classes.kind, one.emission, one.counts) for one in fits
+            ]
+            self._memory.keep(number, seal, remembered(made))
+        return fits
+
+    def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
+        def job(
+            beginning: str,
+            classes: Classes,
+            begin: Seen | None = None,
+            known: Moments | None = None,
+        ) -> Fit:
+            stages = schedule(beginning, self.setting.chain)
+            emission, counts = fit(self.setting, classes, chunks, stages, begin=begin, known=known)
+            return Fit(beginning, classes, looks, emission, counts, known=known)
+
+        def warm() -> Fit:
+            begin = self._carried_over(best, looks, chunks)
+            return job("warm", best.classes, begin, best.known)
+
+        if best.beginning == "saved" and self._keeps(best):
+            yield partial(replace, best, judged=None, before=None)
+        elif best.judged is not None:
+            networks = self._network_jobs(best, looks)
+            if isinstance(best.emission, Scaled):
+                yield from networks
+                yield warm
+            else:
+                yield warm
+                yield from networks
+        for classes in self._classes:
+            for beginning in ("forward", "anneal"):
+                yield partial(job, beginning, classes)
+
+    def _network_jobs(self, best: Fit, looks: Looks) -> list[Callable[[], Fit]]:
+        """Fits of the user's model, or of a network where Gaussians have failed so far."""
+        if best.classes.number > MOST_CLASSES or not (self._given or self._needs_network(best)):
+            return []
+        before = self._chunks(best.looks)
+        flat = flat_fit(self.setting, best.classes, self._target.observation_shape)
+        seen: Looks | AsSeen = looks
+        classifier: Classifier = Differentiable(Layers(int(looks.components.shape[1])))
+        if self._given is not None:
+            seen, classifier = AsSeen(self._target.observation_shape), self._given
+
+        def job(beginning: str, teacher: Fit, chunks: Chunks) -> Fit:
+            fitted = self._taught(classifier, teacher, chunks, self._chunks(seen))
+            counts = np.expm1(np.asarray(-np.log1p(-fitted.trust), np.float64))
+            return Fit(beginning, best.classes, seen, fitted, counts)
+
+        again = "network" if self._given is None else "model"
+        return [
+            partial(job, again, best, before),
+            partial(job, f"{again} from commands", flat, self._chunks(flat.looks)),
+        ]
+
+    def _keeps(self, best: Fit) -> bool:
+        """Is a network better left as it is? Of what taught it nothing is left."""
+        return isinstance(best.emission, Scaled) and self.episodes < _BEFORE_NETWORKS
+
+    def _needs_network(self, best: Fit) -> bool:
+        judged = best.judged
+        if isinstance(best.emission, Scaled):
+            return True
+        if judged is None or self.episodes < _BEFORE_NETWORKS:
+            return False
+        return judged.foresight < _FORESEEN or judged.evidence <= 2 * judged.evidence_error
+
+    def _taught(self, classifier: Classifier, teacher: Fit, chunks: Chunks, seen: Chunks) -> Scaled:
+        """A classifier that has learned a teacher's labels, then its own."""
+        weights, chain = self.setting.weights(), self.setting.chain
+
+        def labels(emission: Gaussians | Scaled, chunks: Chunks) -> list[jax.Array]:
+            return [labelled(chain, teacher.classes, emission, one, weights) for one in chunks]
+
+        fitted = fit_scaled(classifier, seen, labels(teacher.emission, chunks))
+        for _ in range(_REALIGNED):
+            fitted = fit_scaled(classifier, seen, labels(fitted, seen))
+        return fitted
+
+    def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
+        """Who looked how, by the best fit, counted in the features of another measurement."""
+        seen = chunks if looks is best.looks else self._chunks(best.looks)
+        return self.setting.expect(best.classes, best.emission, seen, counted=chunks)
+
+
+def setting_for(plan: RobustPlan) -> Setting:
+    """What all fits for a plan share."""
+    chain = Chain.of(plan.simulator)
+    described = descriptions(plan.simulator, chain) if is_large(chain) else None
+    return Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS, described)
+
+
+def flat_fit(setting: Setting, classes: Classes, observation_shape: tuple[int, ...]) -> Fit:
+    """A fit that knows nothing: its policy goes by its commands alone."""
+    dtype = np.uint8 if is_picture(observation_shape) else np.float32
+    looks = fit_looks(np.zeros((2, *observation_shape), dtype))
+    size = int(looks.components.shape[1])
+    if setting.chain.layered:  # as `measured` has them, so that one compiled programme serves both
+        looks = replace(looks, usual=jnp.zeros((setting.chain.horizon + 1, size)))
+    flat = flat_gaussians(classes.number, size, setting.dimensions)
+    return Fit("flat", classes, looks, flat, np.zeros(classes.number))
+
+
+def measured(recorded: Recorded, chain: Chain) -> Looks:
+    """Features for what was seen in these episodes."""
+    seen = recorded.observations
+    flat = seen.reshape(-1, *seen.shape[2:])
+    live = np.arange(seen.shape[1]) <= recorded.ended[:, None]
+    chosen = np.random.default_rng(0).permutation(np.flatnonzero(live))[:_KEPT]
+    looks = fit_looks(flat[np.sort(chosen)])
+    return by_step(looks, seen, live) if chain.layered else looks
+
+
+def _mean_and_error(values: Floats) -> tuple[float, float]:
+    """NaN both if there are none."""
+    if not values.size:
+        return math.nan, math.nan
+    return float(values.mean()), float(values.std() / math.sqrt(values.size))
+
+
+def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
+    """The values of the episodes that a fit played itself."""
+    for player, first, share in shares:
+        if player.name == one.name:
+            return values[first : first + share]
+    return values[:0]
+
+
+def usual_kinds(chain: Chain) -> list[str]:
+    """Places, and what led there where some places may not be met twice."""
+    number = len(np.unique(np.asarray(chain.states)))
+    return ["place", "rank", "action"] if chain.layered and number > MANY_PLACES else ["place"]
+
+
+def belief(
+    target: Target,
+    plan: RobustPlan,
+    *,
+    episodes: int | None,
+    seed: int,
+    kinds: Sequence[str] | None = None,
+    model: Any = None,
+    callbacks: Sequence[BeliefCallback] = (),
+    memory: Memory | None = None,
+    begin: BeliefPolicy | None = None,
+) -> Learnt:
+    """Learn from so many episodes; with None, from as many as help.
+
+    A policy to `begin` with plays the first batch, and what it knows counts with what is new.
+    """
+    learner = BeliefLearner(
+        target, plan, seed=seed, kinds=kinds, model=model, memory=memory, begin=begin
+    )
+    stopped: str | None = None
+    while stopped is None:
+        left = (MOST if episodes is None else episodes) - learner.episodes
+        ended = learner.batch(min(learner.next_batch(), left), of=episodes)
+        for callback in callbacks:
+            callback(ended)
+        if episodes is None:
+            stopped = learner.enough()
+        elif learner.episodes >= episodes:
+            stopped = f"{episodes} episodes were asked for"
+    return learner.finish(stopped)

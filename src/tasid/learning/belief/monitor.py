@@ -1,0 +1,68 @@
+"""Watching beliefs at work, without latent access: do they come true, and what slipped?"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.beliefs.episodes import Episodes
+from tasid.beliefs.filter import LEAP
+from tasid.beliefs.smoother import Weights, filtered, posterior
+from tasid.learning.belief.episodes import as_chunks, play
+from tasid.learning.belief.findings import Findings, findings
+from tasid.policies.belief_policy import BeliefPolicy
+from tasid.targets.streams import CALIBRATION, MONITORING
+from tasid.targets.target import Target, seed_key
+
+
+def found_at_work(policy: BeliefPolicy, target: Target, *, episodes: int, seed: int) -> Findings:
+    """Slips and map errors in fresh episodes of the policy."""
+    actor = policy.actor
+    return findings(
+        actor.chain,
+        actor.filter.classes,
+        policy.emission,
+        _played(policy, target, MONITORING, episodes, seed),
+        policy.simulator,
+        eta=policy.plan.eta,
+        expected_eta=policy.eta,
+    )
+
+
+def believed(
+    policy: BeliefPolicy, target: Target, *, episodes: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The confidence of every decision, and what whole episodes say of it in the end.
+
+    Only decisions before an episode's end count.
+    """
+    actor = policy.actor
+    said, was = [], []
+    for chunk in _played(policy, target, CALIBRATION, episodes, seed):
+        parts = actor.chain, actor.filter.classes, policy.emission, chunk
+        weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
+        before = np.asarray(filtered(*parts, weights), np.float64)[:-1]
+        after = posterior(*parts, weights._replace(told=jnp.float32(1.0)))[0]
+        state = before.argmax(axis=1)[:, None]
+        live = np.asarray(chunk.live)[:-1] > 0
+        said.append(np.take_along_axis(before, state, axis=1)[:, 0][live])
+        after = np.asarray(after, np.float64)[:-1]
+        was.append(np.minimum(np.take_along_axis(after, state, axis=1)[:, 0][live], 1.0))
+    return np.concatenate(said), np.concatenate(was)
+
+
+def _played(
+    policy: BeliefPolicy, target: Target, phase: int, episodes: int, seed: int
+) -> list[Episodes]:
+    recorded = play(
+        target,
+        policy.actor,
+        seed_key(seed),
+        first=0,
+        episodes=episodes,
+        explore=0.0,
+        phase=phase,
+    )
+    tells = hasattr(target, "finished")
+    return as_chunks(recorded, policy.actor.chain, policy.looks, tells=tells)

@@ -1,0 +1,267 @@
+"""Exact values of abstract policies: nominal, in a given perturbation, in the worst or best one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.maps.planning.backward import (
+    Frontier,
+    Rows,
+    backward,
+    frontier_when_cheaper,
+    start_value,
+)
+from tasid.maps.planning.fused import (
+    Programme,
+    best_response_step,
+    fused_backward,
+    max_min_step,
+    nature_step,
+    worth_compiling,
+)
+from tasid.maps.planning.perturbation import PerturbedMDP, checked_eta, tremble
+from tasid.maps.planning.robust_dp import RobustPlan, robust_dp
+from tasid.maps.planning.thrifty import ThriftyPlan
+from tasid.maps.planning.window import windowed
+from tasid.maps.simulator import AbstractSimulator
+
+AbstractPolicy = RobustPlan | ArrayLike
+"""A plan, actions [H, S] (or [S], [H, 1], … broadcast to it), or probabilities [H, S, A]."""
+
+
+def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) -> float:
+    """V^ψ_M, exactly: in the simulator itself, or in a perturbation of it."""
+    sim = mdp if isinstance(mdp, AbstractSimulator) else mdp.simulator
+    table = policy_table(sim, policy)
+    if isinstance(mdp, AbstractSimulator) and table.ndim == 2:
+        return _along_routes(sim, table)
+
+    def follow(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        step = table[h][rows]
+        if isinstance(mdp, PerturbedMDP):
+            q = _through(mdp.xi_at(h)[rows], q)
+        return _chosen(step, q)
+
+    return backward(sim, follow, frontier=frontier_when_cheaper(sim))[0]
+
+
+def _along_routes(sim: AbstractSimulator, actions: NDArray[Any]) -> float:
+    """Nothing is left to chance: only what lies on the way from each start counts."""
+    state, rewards = sim.starts, []
+    for h in range(sim.horizon):
+        action = actions[h, state]
+        rewards.append(sim.reward_at(h)[state, action])
+        state = sim.successor_at(h)[state, action]
+    value = np.zeros(sim.starts.size)
+    for reward in reversed(rewards):  # the order in which a backward sweep adds
+        value = reward + value
+    return float(sim.start_probabilities @ value)
+
+
+def worst_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
+    """min_M V^ψ_M over all η-perturbations M of the simulator."""
+    return _against_nature(sim, policy_table(sim, policy), checked_eta(eta))[0]
+
+
+def best_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
+    """max_M V^ψ_M over all η-perturbations M of the simulator.
+
+    U_h(s) = (1−η) Q_h(s, ψ_h(s)) + η max_a Q_h(s, a) with Q_h = R°_h + U_{h+1} ∘ T°_h: what a
+    perturbation may move it moves, in every state, to the action that pays most.
+    """
+    table, eta = policy_table(sim, policy), checked_eta(eta)
+
+    def favour(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.max(axis=0)
+        return value
+
+    return backward(sim, favour, frontier=frontier_when_cheaper(sim))[0]
+
+
+def return_range(sim: AbstractSimulator) -> tuple[float, float]:
+    """The smallest and the largest return of any episode: any actions, from any start."""
+    frontier = frontier_when_cheaper(sim)
+    first = np.empty(sim.num_states)
+
+    def extremes(choose: Callable[..., Any]) -> NDArray[np.float64]:
+        def sweep(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+            value: NDArray[np.float64] = choose(q, axis=0)
+            if h == 0:
+                first[rows] = value
+            return value
+
+        backward(sim, sweep, frontier=frontier)
+        return first[sim.starts]
+
+    return float(extremes(np.min).min()), float(extremes(np.max).max())
+
+
+def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> PerturbedMDP:
+    """The η-perturbation in which this policy earns least."""
+    _, nature = _against_nature(sim, policy_table(sim, policy), checked_eta(eta))
+    return tremble(sim, eta=eta, towards=nature)
+
+
+def blind_value(world: PerturbedMDP | Sequence[tuple[float, PerturbedMDP]]) -> float:
+    """What needs no eyes: the better of the best constant action and the open-loop nominal plan.
+
+    Of several worlds with their probabilities, the first one's plan is tried on the mixture. With
+    several starts so is the plan's route from each of them, up to 32 that differ.
+    """
+    worlds = [(1.0, world)] if isinstance(world, PerturbedMDP) else list(world)
+    sim = worlds[0][1].simulator
+    plan = robust_dp(sim, eta=0.0)
+    nominal = {
+        tuple(step.action for step in plan.route(int(start))) for start in sim.starts[:_MOST_ROUTES]
+    }
+    blind = [np.array(actions)[:, None] for actions in sorted(nominal)]
+    blind += [np.array([[a]]) for a in range(sim.num_actions)]
+    return max(sum(chance * policy_value(one, b) for chance, one in worlds) for b in blind)
+
+
+_MOST_ROUTES = 32
+"""Starts whose routes are tried blind; of thousands all would take minutes."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A saddle point, checked: nature's best response to the plan and the agent's to nature's.
+
+    `lower` is the plan's worst-case value, `upper` what the best agent earns against that very
+    nature; max–min lies between them, so a gap of 0 proves the plan optimal.
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    def gap(self) -> float:
+        """How much better than the plan any policy could possibly be in the worst case."""
+        return self.upper - self.lower
+
+
+def certify(plan: RobustPlan | ThriftyPlan) -> Certificate:
+    """Two more sweeps, no enumeration: see `Certificate`."""
+    sim, eta = plan.simulator, plan.eta
+    frontier = frontier_when_cheaper(sim)
+    if isinstance(plan, ThriftyPlan):
+        return _fused_certificate(sim, None, eta, windowed(sim, frontier))
+    table = policy_table(sim, plan)
+    if worth_compiling(nature_step, sim, frontier):
+        return _fused_certificate(sim, table, eta, windowed(sim, frontier))
+    lower, nature = _against_nature(sim, table, eta)
+
+    def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        trembled = np.take_along_axis(q, nature[h][rows][None].astype(np.intp), axis=0)[0]
+        best: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * trembled
+        return best
+
+    upper, _ = backward(sim, best_response, frontier=frontier)
+    return Certificate(lower, upper)
+
+
+def _fused_certificate(
+    sim: AbstractSimulator, table: NDArray[Any] | None, eta: float, frontier: Frontier | None
+) -> Certificate:
+    """All sweeps in one: choices at a step are needed at that step alone.
+
+    So are those of a plan without a table, which is then made again.
+    """
+    nature, own = (np.zeros(sim.num_states, dtype=_action_type(sim)) for _ in range(2))
+    planner = Programme(max_min_step(sim.num_actions), lambda h: (eta, own))
+    policy = Programme(
+        nature_step(sim.num_actions), lambda h: (eta, own if table is None else table[h], nature)
+    )
+    agent = Programme(best_response_step(sim.num_actions), lambda h: (eta, nature))
+    programmes = [*([planner] if table is None else []), policy, agent]
+    *_, (lower, _), (upper, _) = fused_backward(sim, programmes, frontier=frontier)
+    return Certificate(start_value(sim, lower), start_value(sim, upper))
+
+
+def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]:
+    """The policy as actions [H, S] or probabilities [H, S, A], checked."""
+    shape = (sim.horizon, sim.num_states)
+    if isinstance(policy, RobustPlan) and policy.actions.shape != shape:
+        raise ValueError(
+            f"policy: the plan is for [H, S] = {policy.actions.shape}, the world has {shape}"
+        )
+    table = np.asarray(policy.actions if isinstance(policy, RobustPlan) else policy)
+    if table.dtype.kind == "f" and table.ndim == 3:
+        probabilities = _spread(table, (*shape, sim.num_actions))
+        fine = (table >= 0).all(axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-5)
+        _refuse(probabilities, ~fine, "a distribution over actions")
+        return probabilities
+    if table.dtype.kind not in "iu":
+        raise TypeError(
+            f"policy: dtype {table.dtype} and shape {table.shape} are neither whole-number "
+            "actions [H, S] nor probabilities [H, S, A]"
+        )
+    actions = _spread(table, shape)
+    if table.size and (table.min() < 0 or table.max() >= sim.num_actions):
+        _refuse(actions, (table < 0) | (table >= sim.num_actions), f"in 0 … {sim.num_actions - 1}")
+    return actions
+
+
+def _spread(table: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    try:
+        return np.broadcast_to(table, shape)
+    except ValueError:
+        meaning = "[H, S]" if len(shape) == 2 else "[H, S, A]"
+        raise ValueError(
+            f"policy: shape {table.shape} does not broadcast to {meaning} = {shape}"
+        ) from None
+
+
+def _refuse(table: NDArray[Any], bad: NDArray[np.bool_], right: str) -> None:
+    if not bad.any():
+        return
+    bad = np.broadcast_to(bad, table.shape[:2])
+    first = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
+    raise ValueError(
+        f"policy: {table[first]} at (h, s) = {first} should be {right}; "
+        f"{int(bad.sum())} such entries in all"
+    )
+
+
+def _chosen(step: NDArray[Any], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Q [A, n] under one step of a policy: actions [n] or probabilities [n, A]."""
+    if step.ndim == 2:
+        mixed: NDArray[np.float64] = np.einsum("na,an->n", step, q)
+        return mixed
+    return np.take_along_axis(q, step[None].astype(np.intp), axis=0)[0]
+
+
+def _through(xi: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E[Q(s, a') | command a] as [A, n]."""
+    seen: NDArray[np.float64] = np.einsum("sab,bs->as", xi, q)
+    return seen
+
+
+def _against_nature(
+    sim: AbstractSimulator, table: NDArray[Any], eta: float
+) -> tuple[float, NDArray[Any]]:
+    """The policy's worst-case value and nature's choices [H, S]: where she sends η of the mass."""
+    nature = np.zeros((sim.horizon, sim.num_states), dtype=_action_type(sim))
+    frontier = frontier_when_cheaper(sim)
+    if table.ndim == 2 and worth_compiling(nature_step, sim, frontier):
+        step = nature_step(sim.num_actions)
+        programme = Programme(step, lambda h: (eta, table[h], nature[h]))
+        [(after, _)] = fused_backward(sim, [programme], frontier=frontier)
+        return start_value(sim, after), nature
+
+    def respond(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        nature[h, rows] = q.argmin(axis=0)
+        value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.min(axis=0)
+        return value
+
+    value, _ = backward(sim, respond, frontier=frontier)
+    return value, nature
+
+
+def _action_type(sim: AbstractSimulator) -> np.dtype[Any]:
+    return np.min_scalar_type(sim.num_actions - 1)

@@ -1,6 +1,0 @@
-"""Where simulators come from: tables, Gymnasium tables, functions, drawn and occupancy maps."""
-
-from tasid.mdp.sources.by_name import is_map, read_source
-from tasid.mdp.sources.trouble import MapError, MapWarning
-
-__all__ = ["MapError", "MapWarning", "is_map", "read_source"]

@@ -1,0 +1,107 @@
+"""Scoring any policy in a target by Monte Carlo, compiled where the target allows it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.policies.decoder import WIDTH
+from tasid.targets import BlockMDP
+from tasid.targets.batches import batch_tables, episode_tables
+from tasid.targets.rollout import Actor, roll
+from tasid.targets.streams import EVALUATION
+from tasid.targets.target import Target, for_horizon, keys_of_phase, seed_key
+
+
+class Scorable(Protocol):
+    """What a policy of any kind has to have."""
+
+    @property
+    def actor(self) -> Actor:
+        """Acts on batches; a pytree."""
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Returns of whole episodes."""
+
+    returns: NDArray[np.float64]
+    """One number per episode."""
+
+    @property
+    def mean(self) -> float:
+        """The mean return."""
+        return float(self.returns.mean())
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """A 95 % interval of the mean (normal approximation)."""
+        if self.returns.size < 2:
+            return (-math.inf, math.inf)
+        half = 1.96 * float(self.returns.std(ddof=1)) / math.sqrt(self.returns.size)
+        return (self.mean - half, self.mean + half)
+
+
+def evaluate(
+    policy: Scorable, env: BlockMDP | Target, *, episodes: int = 10_000, seed: int = 0
+) -> Score:
+    """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
+    if episodes < 1:
+        raise ValueError(f"episodes: {episodes} is below 1")
+    target = oracle(env, policy.horizon)
+    check_fit(policy, target)
+    key = jax.random.fold_in(seed_key(seed), EVALUATION)
+    arguments = policy.actor, key
+    table = episode_tables(target, _returns, *arguments, episodes=episodes, width=WIDTH)
+    return Score(np.asarray(table, np.float64))
+
+
+def batch_returns(
+    target: Target, actor: Actor, phase_key: jax.Array, episodes: range
+) -> NDArray[np.float64]:
+    """Returns of episodes that share a batch: their numbers divided by the width are the same."""
+    first = episodes.start - episodes.start % WIDTH
+    rows = range(episodes.start - first, episodes.stop - first)
+    table = batch_tables(target, _returns, actor, phase_key, first, rows=rows, width=WIDTH)
+    return np.asarray(table, np.float64)
+
+
+def oracle(env: BlockMDP | Target, horizon: int) -> Target:
+    """The target of an environment, with the policy's horizon where it leaves that open."""
+    return env.target if isinstance(env, BlockMDP) else for_horizon(env, horizon)
+
+
+def check_fit(policy: Scorable, target: Target) -> None:
+    """Refuse a target that this policy cannot act in, saying what differs."""
+    for what, of_policy, of_target in (
+        ("actions", policy.num_actions, target.num_actions),
+        ("horizon", policy.horizon, target.horizon),
+        ("observation shape", policy.observation_shape, target.observation_shape),
+    ):
+        if of_policy != of_target:
+            raise ValueError(
+                f"env: its {what} is {of_target}, but the policy was learned with {of_policy}"
+            )
+
+
+def _returns(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> jax.Array:
+    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
+    return roll(target, actor, keys, steps=target.horizon).returns

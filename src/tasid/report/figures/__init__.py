@@ -1,0 +1,1 @@
+"""Drawings, for pages and for files of their own."""

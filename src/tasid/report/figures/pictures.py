@@ -1,0 +1,260 @@
+"""The picture of a plan: lanes for layered maps, grids for grid maps, else states over steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from tasid.files import write_bytes_atomically
+from tasid.maps import RobustPlan
+from tasid.report.figures.drawing import LIGHT, axes_inside, blank, house_style, picture_bytes
+from tasid.report.figures.grid_picture import draw_grid
+from tasid.report.figures.routes import Columns, Fold, Lanes, Routes, columns_of, lanes_of, share
+
+WIDE, NARROW = 700.0, 344.0
+_LANE_HEIGHT = 54.0
+_PIXELS_PER_COLUMN = 12.0
+_MOST_ROWS = 24
+_ROBUST: dict[str, Any] = {"color": LIGHT["robust"], "linewidth": 3.6, "solid_capstyle": "round"}
+_NOMINAL: dict[str, Any] = {"color": LIGHT["nominal"], "linewidth": 1.9, "dashes": (3.2, 1.6)}
+_EDGE: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 0.7}
+_STATE: dict[str, Any] = {
+    "color": LIGHT["edge"],
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 3.4,
+    "markeredgewidth": 0,
+    "zorder": 2,
+}
+_DOT: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 6.0,
+    "markeredgecolor": LIGHT["paper"],
+    "markeredgewidth": 1.2,
+}
+_FOLDED: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.2, "dashes": (1, 3), "zorder": 1}
+
+
+def plan_picture(
+    plan: RobustPlan | Routes,
+    path: str | os.PathLike[str],
+    *,
+    marks: Sequence[tuple[float, float]] = (),
+) -> Path:
+    """Draw a plan's route beside those for other η into a .png or .svg file.
+
+    On a grid map, crosses mark the places (x, y) of doors that were lost.
+    """
+    routes = plan if isinstance(plan, Routes) else Routes.of(plan)
+    target = Path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        raise ValueError(
+            f"path: {str(target)!r} ends in {target.suffix!r}; pictures end in .png or .svg"
+        )
+    with house_style():
+        if routes.simulator.layout is None:
+            figure = draw_routes(routes, width=WIDE)
+        else:
+            figure = draw_grid(routes, width=WIDE, marks=marks)
+        data = picture_bytes(figure, kind)
+    return write_bytes_atomically(target, data)
+
+
+def draw_routes(routes: Routes, *, width: float) -> Figure:
+    """The routes on a figure so many pixels wide; to be called in the house style."""
+    lanes = lanes_of(routes)
+    return _draw_states(routes, width) if lanes is None else _draw_lanes(routes, lanes, width)
+
+
+def _draw_lanes(routes: Routes, lanes: Lanes, width: float) -> Figure:
+    left, right, bottom = 54.0, 14.0, 42.0
+    inner = width - left - right
+    columns = columns_of(lanes.horizon, int(inner / _PIXELS_PER_COLUMN))
+    legend = [*_legend(routes), (Line2D([], [], **_EDGE), "all moves on the map")]
+    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
+    height = _LANE_HEIGHT * (len(lanes.kinds) - 1) + 36
+    figure = blank(width, top + height + bottom)
+    axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
+    row = {kind: place for place, kind in enumerate(lanes.kinds)}
+    _draw_map(axes, lanes, columns, row)
+    _draw_walks(axes, "robust", lanes.robust, columns, row)
+    if not routes.same:
+        _draw_walks(axes, "nominal", lanes.nominal, columns, row)
+    if columns.fold is not None:
+        _draw_fold(axes, lanes, columns, columns.fold, row)
+    _draw_axis(axes, columns, inner, "layer")
+    axes.set_yticks(list(row.values()), [f"type {kind}" for kind in lanes.kinds])
+    axes.set_ylim(len(row) - 1 + 18 / _LANE_HEIGHT, -18 / _LANE_HEIGHT)
+    _draw_legend(figure, legend, width)
+    return figure
+
+
+def _draw_walks(
+    axes: Axes,
+    plan: str,
+    walks: Sequence[Sequence[int]],
+    columns: Columns,
+    row: Mapping[int, int],
+) -> None:
+    """The routes of the robust or the nominal plan; where both meet, the robust one's dots win."""
+    style, order = (_ROBUST, 3) if plan == "robust" else (_NOMINAL, 4)
+    for walk, layers in product(walks, _stretches(columns)):
+        places = [columns.place[layer] for layer in layers]
+        rows = [row[walk[layer]] for layer in layers]
+        axes.plot(places, rows, zorder=order, **style)
+        axes.plot(places, rows, color=LIGHT[plan], zorder=8 - order, **_DOT)
+
+
+def _stretches(columns: Columns) -> list[list[int]]:
+    """The layers shown, in one piece, or in two around a fold."""
+    layers = list(columns.place)
+    if columns.fold is None:
+        return [layers]
+    cut = layers.index(columns.fold.last)
+    return [layers[:cut], layers[cut:]]
+
+
+def _draw_map(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -> None:
+    """Every transition of the map, faint."""
+    place = columns.place
+    segments = [
+        [(place[h], row[before]), (place[h + 1], row[after])]
+        for layers in _stretches(columns)
+        for h in layers[:-1]
+        for before, after in sorted(lanes.edges[h])
+    ]
+    axes.add_collection(
+        LineCollection(segments, colors=_EDGE["color"], linewidths=_EDGE["linewidth"], zorder=1)
+    )
+    for lane in row.values():
+        axes.plot(list(place.values()), [lane] * len(place), **_STATE)
+
+
+def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict[int, int]) -> None:
+    """In place of the hidden layers, how much of them each route spends in each lane."""
+    ends = [columns.place[fold.first], columns.place[fold.last]]
+    middle = sum(ends) / 2
+    for kind, lane in row.items():
+        axes.plot([ends[0] + 0.5, ends[1] - 0.5], [lane, lane], **_FOLDED)
+        for walks, colour, side, rise in (
+            (lanes.robust, "robust", "bottom", 3),
+            (lanes.nominal, "nominal", "top", -3),
+        )[: 1 if lanes.robust == lanes.nominal else 2]:
+            axes.annotate(
+                _percent(share(walks, kind, fold.hidden)),
+                (middle, lane),
+                (0, rise),
+                textcoords="offset points",
+                ha="center",
+                va=side,
+                color=LIGHT[colour],
+                fontsize=10.5,
+            )
+    _name_fold(axes, columns, fold, f"share of {len(fold.hidden)} layers")
+
+
+def _name_fold(axes: Axes, columns: Columns, fold: Fold, name: str) -> None:
+    axes.annotate(
+        name,
+        ((columns.place[fold.first] + columns.place[fold.last]) / 2, 1),
+        (0, 4),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        color=LIGHT["muted"],
+        fontsize=10.5,
+    )
+
+
+def _percent(part: float) -> str:
+    if 0 < part < 0.005 or 0.995 <= part < 1:  # 0 % and 100 % are said of none and all
+        return "< 1 %" if part < 0.5 else "> 99 %"
+    return f"{100 * part:.0f} %" if part else ""
+
+
+def _draw_axis(axes: Axes, columns: Columns, pixels: float, unit: str) -> None:
+    """Tick labels at the ends, at a fold, and at round numbers as far as there is room."""
+    room = 30.0 * max(columns.width, 1.0) / pixels
+    layers = list(columns.place)
+    fold = columns.fold
+    ends = [layers[0], layers[-1], *((fold.first, fold.last) if fold else ())]
+    step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if s >= room), 1000)
+    chosen: list[int] = []
+    for layer in [*ends, *(layer for layer in layers if layer % step == 0)]:
+        if all(abs(columns.place[layer] - columns.place[other]) >= room for other in chosen):
+            chosen.append(layer)
+    axes.set_xticks([columns.place[layer] for layer in chosen], [str(layer) for layer in chosen])
+    margin = 9 * max(columns.width, 1.0) / pixels
+    axes.set_xlim(-margin, columns.width + margin)
+    axes.set_xlabel(unit)
+
+
+def _draw_states(routes: Routes, width: float) -> Figure:
+    """States over steps: the rows are the states met, in the order of their indices."""
+    met = sorted({s for walk in (*routes.robust_walks, *routes.nominal_walks) for s in walk})
+    row = {state: place for place, state in enumerate(met)}
+    every = -(-len(met) // _MOST_ROWS)
+    labels = [_shortened(routes.label(state)) for state in met[::every]]
+    legend = _legend(routes)
+    left, right, bottom = 20.0 + 6.6 * max(map(len, labels)), 14.0, 42.0
+    inner = width - left - right
+    columns = columns_of(routes.simulator.horizon, int(inner / _PIXELS_PER_COLUMN))
+    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
+    height = min(max(20.0 * len(met), 60.0), 20.0 * _MOST_ROWS)
+    figure = blank(width, top + height + bottom)
+    axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
+    axes.set_yticks(range(0, len(met), every), labels)
+    axes.grid(axis="y")
+    _draw_walks(axes, "robust", routes.robust_walks, columns, row)
+    if not routes.same:
+        _draw_walks(axes, "nominal", routes.nominal_walks, columns, row)
+    if columns.fold is not None:
+        _name_fold(axes, columns, columns.fold, f"{len(columns.fold.hidden)} steps more")
+    _draw_axis(axes, columns, inner, "step")
+    axes.set_ylim(len(met) - 0.4, -0.6)
+    _draw_legend(figure, legend, width)
+    return figure
+
+
+def _shortened(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _legend(routes: Routes) -> list[tuple[Line2D, str]]:
+    robust, nominal = Line2D([], [], **_ROBUST), Line2D([], [], **_NOMINAL)
+    eta = f"{routes.plan.eta:g}"
+    if routes.same:
+        name = "plan for η = 0" if eta == "0" else f"robust plan, η = {eta}, and plan for η = 0"
+        return [(robust, name)]
+    return [(robust, f"robust plan, η = {eta}"), (nominal, "plan for η = 0, which trusts the map")]
+
+
+def _legend_height(legend: Sequence[tuple[Line2D, str]], width: float) -> float:
+    return 26.0 if width >= WIDE else 10.0 + 16.0 * len(legend)
+
+
+def _draw_legend(figure: Figure, legend: Sequence[tuple[Line2D, str]], width: float) -> None:
+    handles, names = zip(*legend, strict=True)
+    figure.legend(
+        handles,
+        names,
+        loc="upper left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.2,
+        ncols=len(names) if width >= WIDE else 1,
+        handlelength=2.4,
+        columnspacing=2.0,
+        labelspacing=0.4,
+        borderpad=0,
+    )

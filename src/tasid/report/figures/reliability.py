@@ -1,0 +1,111 @@
+"""The reliability diagram: does what the model is sure of come true as often as it says?"""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
+from scipy.stats import beta
+
+from tasid.learning.monitor import Calibration
+from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.text.wording import count, percent
+
+_PANEL = (336.0, 250.0)
+_LEFT = 46.0
+_TAIL = 0.025
+_EDGES = [tenth / 10 for tenth in range(11)]
+
+
+def reliability_panel(calibration: Calibration) -> Figure:
+    """Fraction that came true against confidence, with 95 % intervals, beside the diagonal."""
+    figure, axes = _panel("came true, by confidence")
+    axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1.0, dashes=(2, 2))
+    axes.annotate(
+        "dashed: perfectly calibrated",
+        (0.03, 0.97),
+        va="top",
+        color=LIGHT["muted"],
+        fontsize=10.5,
+    )
+    counted = calibration.correct.dtype == bool
+    for said, was, number in calibration.bins:
+        if counted:  # probabilities of whole episodes are no independent coins
+            right = round(was * number)
+            low = beta.ppf(_TAIL, right, number - right + 1) if right else 0.0
+            high = beta.isf(_TAIL, right + 1, number - right) if right < number else 1.0
+            axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
+        axes.plot(
+            [said],
+            [was],
+            marker="o",
+            markersize=6.0,
+            color=LIGHT["learned"],
+            markeredgecolor=LIGHT["paper"],
+            markeredgewidth=0.8,
+            zorder=3,
+        )
+    axes.set_ylim(-0.03, 1.03)
+    axes.yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    axes.yaxis.set_major_formatter(FuncFormatter(_as_percent))
+    return figure
+
+
+def counts_panel(calibration: Calibration, what: str = "transitions") -> Figure:
+    """How many transitions or decisions had which confidence."""
+    figure, axes = _panel(f"{what}, by confidence")
+    bars = [(min(int(said * 10), 9), number) for said, _, number in calibration.bins]
+    most = max(number for _, number in bars)
+    for place, number in bars:
+        middle = (place + 0.5) / 10
+        axes.bar([middle], [number], width=0.088, color=LIGHT["fill"])
+        axes.annotate(
+            short_count(number),
+            (middle, number),
+            (0, 3),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            color=LIGHT["muted"],
+            fontsize=10.0,
+        )
+    axes.set_ylim(0, 1.14 * most)
+    axes.yaxis.set_major_locator(FixedLocator([]))
+    axes.grid(visible=False)
+    return figure
+
+
+def short_count(number: int) -> str:
+    """At most four characters: 999, 1.2k, 35k, 1.2M."""
+    for size, unit in ((10**6, "M"), (10**3, "k")):
+        if number >= 0.9995 * size:
+            value = number / size
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
+    return str(number)
+
+
+def in_words(calibration: Calibration) -> str:
+    """The diagram for those who do not see it."""
+    rows = (
+        f"confidence {percent(said)} came true {percent(was)} of {count(number)} times"
+        for said, was, number in calibration.bins
+    )
+    return f"In bins of equal width: {'; '.join(rows)}."
+
+
+def _panel(title: str) -> tuple[Figure, Axes]:
+    width, height = _PANEL
+    figure = blank(width, height)
+    axes = axes_inside(figure, left=_LEFT, right=14, top=32, bottom=40)
+    inner = width - _LEFT - 14
+    axes.set_title(title, loc="left", fontsize=11.5, color=LIGHT["ink"], x=-_LEFT / inner)
+    axes.grid(axis="y")
+    axes.set_xlabel("confidence")
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_locator(FixedLocator(_EDGES[::2]))
+    axes.xaxis.set_major_formatter(FuncFormatter(_as_percent))
+    return figure, axes
+
+
+def _as_percent(value: float, _: object) -> str:
+    return f"{100 * value:.0f} %"

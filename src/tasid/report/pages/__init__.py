@@ -1,0 +1,1 @@
+"""Pages: what a run recorded, read, checked and laid out."""

@@ -1,0 +1,130 @@
+"""Episodes to play, pause and step through: the belief on the floor plan, beside what is seen.
+
+A page of its own, with all it needs inside. It runs a script, which the other pages do not.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from PIL import Image
+
+from tasid.beliefs.features import is_picture
+from tasid.files import write_bytes_atomically
+from tasid.maps import AbstractSimulator, robust_dp
+from tasid.maps.layout import GridLayout
+from tasid.report.pages.template import render_sheet
+from tasid.runs.watch import Episode
+from tasid.targets.worlds.building.picture import plain_floor
+
+ETAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
+"""The routes that the slider goes through."""
+_LEAST = 0.002
+"""Cells less likely than this stay white."""
+
+
+def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
+    """Write the page of a policy's episodes, on a map with a layout; the first is shown first."""
+    sim = episodes[0].policy.simulator
+    if sim.layout is None:
+        raise ValueError("html: this map does not say where its states lie, so nothing is drawn")
+    if episodes[0].beliefs is None:
+        raise ValueError("html: this policy keeps a single state in mind; it has no beliefs")
+    data = _data(episodes, sim, sim.layout)
+    # The text stands inside a script element, which only "</" could end.
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    page = render_sheet(
+        "player.html",
+        {},
+        title=_name(episodes[0]),
+        data=Markup(text),
+        names=[episode["name"] for episode in data["episodes"]],
+        etas=len(ETAS) - 1,
+    )
+    return write_bytes_atomically(Path(path), page.encode(errors="replace"))
+
+
+def _name(episode: Episode) -> str:
+    environment = episode.policy.environment
+    return "a map" if environment is None else str(environment.get("name"))
+
+
+def _told(episode: Episode) -> str:
+    carried = "" if episode.carried_after is None else "carried away: "
+    return f"{carried}{episode.steps} steps, return {episode.total:.3g}"
+
+
+def _data(
+    episodes: Sequence[Episode], sim: AbstractSimulator, layout: GridLayout
+) -> dict[str, Any]:
+    rows, columns = layout.cells.shape
+    return {
+        "rows": rows,
+        "columns": columns,
+        "floor": _png(plain_floor(layout)),
+        "routes": [_route(sim, layout, eta) for eta in ETAS],
+        "episodes": [
+            {
+                "name": _told(episode),
+                "carried": episode.carried_after,
+                "steps": [_step(episode, layout, h) for h in range(episode.steps)],
+            }
+            for episode in episodes
+        ],
+    }
+
+
+def _route(sim: AbstractSimulator, layout: GridLayout, eta: float) -> dict[str, Any]:
+    """The plan's way for an η, from the first start."""
+    index = {label: number for number, label in enumerate(sim.states)}
+    plan = robust_dp(sim, eta=eta)
+    way = plan.route(int(sim.starts[0]))
+    points = layout.positions[[index[step.state] for step in way]].tolist()
+    kept = [point for n, point in enumerate(points) if n == 0 or point != points[n - 1]]
+    return {"eta": eta, "points": kept, "value": round(plan.start_value, 3)}
+
+
+def _step(episode: Episode, layout: GridLayout, h: int) -> dict[str, Any]:
+    assert episode.beliefs is not None
+    belief = episode.beliefs[h]
+    weight: dict[tuple[int, int], float] = {}
+    for state, p in zip(belief.states.tolist(), belief.probabilities.tolist(), strict=True):
+        row, column = layout.positions[state].tolist()
+        weight[row, column] = weight.get((row, column), 0.0) + p
+    return {
+        "belief": [[r, c, round(p, 4)] for (r, c), p in weight.items() if p >= _LEAST],
+        "held": _pose(layout, int(episode.states[h])),
+        "truth": None if episode.truth is None else _pose(layout, int(episode.truth[h])),
+        "action": episode.action_name(h),
+        "sure": round(float(episode.confidence[h]), 3),
+        "lost": bool(episode.lost[h]),
+        "reward": round(float(episode.rewards[h]), 4),
+        **_sight(episode.observations[h]),
+    }
+
+
+def _pose(layout: GridLayout, state: int) -> list[float | None]:
+    row, column = layout.positions[state].tolist()
+    angles = layout.angles
+    return [row, column, None if angles is None else float(angles[state])]
+
+
+def _sight(x: NDArray[Any]) -> dict[str, Any]:
+    """A picture as it is, or numbers of a vector."""
+    if is_picture(x.shape) and x.dtype == np.uint8:
+        return {"picture": _png(x)}
+    return {"numbers": [round(float(value), 2) for value in x.ravel()[:720]]}
+
+
+def _png(pixels: NDArray[np.uint8]) -> str:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

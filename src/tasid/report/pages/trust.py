@@ -1,0 +1,180 @@
+"""What a run says about its own reliability, in plain sentences and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from tasid.policies import BeliefPolicy
+from tasid.report.pages.findings import Findings
+from tasid.report.text.wording import (
+    THIN,
+    UNKNOWN,
+    KeyFigure,
+    count,
+    episodes_of,
+    number,
+    percent,
+    sentence,
+    unbroken,
+)
+
+_PAPER = (
+    "Every step has a model of its own. It looks at two observations, one after the other, and "
+    "says which action came between them; the map says where that action leads. So the policy "
+    "knows, move by move, where it is."
+)
+_BELIEFS = (
+    "What places look like was learned from whole episodes: wherever the map says the commands may "
+    "have led, the observations have to fit. The policy then keeps a belief, a probability for "
+    "every place it may be in, and takes the action that is best on average over them."
+)
+_ALIKE = {
+    "place": "every place of the map has a look of its own",
+    "rank": "looks are shared by outcomes of the same rank, because places are too many to be met "
+    "twice",
+    "action": "looks are shared by outcomes with the same lowest action",
+}
+_BEGINNINGS = {
+    "warm": "it goes on from the fit before it",
+    "forward": "it was begun at the first steps, one more at a time",
+    "anneal": "it was begun with observations that count little, then more and more",
+}
+
+_SURE = 5.0
+"""Nats of evidence from which on a slip is told of."""
+_TOLD = 5
+"""Slips that are told of, at most."""
+
+
+def models(found: Findings) -> str:
+    """What decodes or tracks, for the method that learned it."""
+    return _PAPER if found.beliefs is None else _BELIEFS
+
+
+def winner(found: Findings) -> str | None:
+    """The model in use and what its name means."""
+    name = found.noticed.model
+    if name is None or not (found.steps or found.beliefs):
+        return None
+    meanings = []
+    if isinstance(found.policy, BeliefPolicy):
+        begun = next((said for way, said in _BEGINNINGS.items() if name.startswith(way)), None)
+        meanings = [said for said in (_ALIKE.get(found.policy.classes), begun) if said]
+    explained = "; ".join(meanings)
+    return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
+
+
+def stopped(found: Findings) -> str:
+    """How many episodes in how many batches, and why no more."""
+    beliefs = found.beliefs
+    if beliefs is None:
+        return ""
+    number = len(beliefs.batches)
+    said = (
+        f"It took {episodes_of(int(beliefs.ends[-1]))} in {count(number)} "
+        f"{'batch' if number == 1 else 'batches'}."
+    )
+    return said if beliefs.stopped is None else f"{said} Why no more: {sentence(beliefs.stopped)}"
+
+
+def trust_figures(found: Findings) -> tuple[KeyFigure, ...]:
+    """η as planned and as seen, and the calibration error."""
+    return (
+        KeyFigure(
+            "η planned",
+            f"{found.policy.plan.eta:g}",
+            "The plan allows for this probability, at any place, that an action comes out as "
+            "another one.",
+        ),
+        KeyFigure("η estimated", *_estimate(found)),
+        KeyFigure("Calibration error", percent(found["calibration_error"]), _calibration(found)),
+    )
+
+
+def _calibration(found: Findings) -> str:
+    if found.beliefs is None:
+        return (
+            "How far confidence and what came true lie apart, averaged over all transitions in "
+            "bins of confidence (expected calibration error)."
+        )
+    return (
+        "How far the confidence when acting and what the whole episode said in the end lie apart, "
+        "averaged over all decisions in bins of confidence (expected calibration error)."
+    )
+
+
+def _estimate(found: Findings) -> tuple[str, str]:
+    eta = found.noticed.eta
+    if eta is None:
+        return UNKNOWN, "Nobody counted how often an outcome was not the intended one."
+    source = "decoding errors included"
+    if found.beliefs is not None:
+        source = "by what whole learning episodes say"
+    return (
+        number(eta.rate),
+        f"How often the outcome was not the intended one, {source}, in "
+        f"{count(eta.transitions)} transitions. 95{THIN}% interval: {number(eta.low)} to "
+        f"{number(eta.high)}. An average over the visited places with a choice of outcomes, and so "
+        "a lower bound on the paper’s η, which is to hold at every place.",
+    )
+
+
+def verdict(found: Findings) -> str | None:
+    """Does what was seen speak against the planned η?"""
+    eta = found.noticed.eta
+    if eta is None:
+        return None
+    planned = unbroken(f"η = {eta.planned:g}")
+    if eta.exceeded:
+        return (
+            f"If {planned} were right, so many unintended outcomes would be all but impossible "
+            f"({unbroken(_probability(eta.p_value))}): the plan allows for too little."
+        )
+    if eta.rate > eta.planned:
+        return (
+            f"This is more than {planned}, but chance alone explains it "
+            f"({unbroken(_probability(eta.p_value))})."
+        )
+    return f"Nothing here speaks against {planned}."
+
+
+def _probability(p_value: float) -> str:
+    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
+
+
+def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+    """Step, state, action, visits, surprises of every place where the map is wrong."""
+    origin = found.policy.simulator.origin
+    names = None if origin is None else origin.actions
+    for error in found.noticed.map_errors:
+        action = str(error.action)
+        if names is not None and error.action in range(len(names)):
+            action = f"{names[error.action]} ({action})"
+        yield (
+            "any" if error.step < 0 else count(error.step),
+            _label(error.state),
+            action,
+            count(error.visits),
+            f"{count(error.surprises)} ({percent(error.surprises / max(1, error.visits))})",
+        )
+
+
+def slip_sentences(found: Findings) -> list[str]:
+    """The surest of the commands that came out as another more often than expected."""
+    origin = found.policy.simulator.origin
+    names = None if origin is None else origin.actions
+    sure = (one for one in found.noticed.slips if one.evidence >= _SURE and one.astray is not None)
+    return [
+        sentence(replace(one, state=_label(one.state)).sentence(names))
+        for one in islice(sure, _TOLD)
+    ]
+
+
+def _label(state: Any) -> str:
+    """A state's label as it was before JSON made lists of tuples."""
+    if isinstance(state, list):
+        return f"({', '.join(_label(part) for part in state)})"
+    return str(state)

@@ -1,0 +1,201 @@
+"""Any Gymnasium environment as a target: episodes in lanes, seeded, absorbing when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.targets.gym.lanes import Lanes, Seen
+from tasid.targets.target import Collateral
+
+
+class Episodes(NamedTuple):
+    """A batch of episodes under way, [n] each."""
+
+    seeds: NDArray[np.int64]
+    observations: NDArray[Any]
+    over: NDArray[np.bool_]
+    failed: tuple[str | None, ...]
+    """What the environment raised: then this is no episode, and has to be run again."""
+
+
+class GymTarget:
+    """Oracle access to a Gymnasium environment; `wrap` makes it.
+
+    An episode that terminates is absorbing: its last observation repeats, it pays nothing and its
+    environment is left alone. Episodes are seeded by their keys. Close it, or use it in a `with`
+    block, when environments hold something that must be given back.
+    """
+
+    traceable = False
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        name: str,
+        horizon: int,
+        limit: int | None,
+        retries: int,
+        environment: Mapping[str, Any] | None,
+        tolerant: bool = False,
+        elsewhere: Any = None,
+    ) -> None:
+        self._lanes = lanes
+        self.elsewhere = elsewhere
+        """Who plays whole episodes in the place of this process (`targets.ray.crew`), if any."""
+        self.retries = retries
+        """How often an episode in which the environment raised is run again."""
+        self._tolerant = tolerant
+        self.name = name
+        self.horizon = horizon
+        """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
+        self.limit = limit
+        """The number of steps at which the environment cuts episodes off, if it is known."""
+        self.environment = environment
+        """Name and options that make this target again, if it came from an id."""
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self._lanes.maker.num_actions
+
+    @property
+    def num_envs(self) -> int:
+        """How many episodes run at a time."""
+        return self._lanes.number
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self._lanes.maker.encoding.shape
+
+    @property
+    def observation_dtype(self) -> str:
+        """uint8 for pictures, float32 for vectors."""
+        return self._lanes.maker.encoding.dtype
+
+    def observe(self, raw: Any) -> NDArray[Any]:
+        """A raw observation of the environment as policies and agents of this target see it."""
+        return self._lanes.maker.encoding(raw)
+
+    @property
+    def reset_options(self) -> Mapping[str, Any] | None:
+        """What every `reset` is given, if anything: episodes may then begin elsewhere."""
+        begins: Mapping[str, Any] | None = self._lanes.maker.begins.get("options")
+        return begins
+
+    def make_env(self) -> gymnasium.Env[Any, Any]:
+        """An environment as it was before wrapping: a new one, or the only one there is."""
+        return self._lanes.maker.factory()
+
+    def with_horizon(self, horizon: int) -> GymTarget:
+        """The same environments with episodes of so many actions."""
+        if horizon == self.horizon:
+            return self
+        check_horizon(horizon, self.limit, self.name)
+        return GymTarget(
+            self._lanes,
+            name=self.name,
+            horizon=horizon,
+            limit=self.limit,
+            retries=self.retries,
+            environment=self.environment,
+            tolerant=self._tolerant,
+            elsewhere=self.elsewhere,
+        )
+
+    def reset(self, keys: jax.Array) -> tuple[Episodes, Any]:
+        """Start one episode per key, at most `num_envs`; give the first observations."""
+        seeds = episode_seeds(keys)
+        if not 1 <= seeds.size <= self.num_envs:
+            raise ValueError(
+                f"reset: {seeds.size} episodes at a time in {self.num_envs} environments; wrap "
+                f"with num_envs={seeds.size}"
+            )
+        seen = self._lanes.reset(seeds.tolist())
+        quiet = np.zeros(seeds.size, bool)
+        start = Episodes(seeds, seen.observations, quiet, (None,) * seeds.size)
+        return self._after(start, seen, 0), seen.observations
+
+    def step(self, state: Episodes, actions: Any, h: Any, keys: Any) -> tuple[Episodes, Any, Any]:
+        """Take actions [n] at step h; give the next observations and rewards."""
+        seen = self._lanes.step(np.asarray(actions))
+        after = self._after(state, seen, int(h) + 1)
+        return after, seen.observations, np.where(state.over, np.float32(0), seen.rewards)
+
+    def finished(self, state: Episodes) -> NDArray[np.bool_]:
+        """Which episodes have terminated before the horizon, [n]."""
+        return state.over
+
+    def failed(self, state: Episodes) -> tuple[str | None, ...]:
+        """What kept episodes from being whole, [n]; None where nothing did."""
+        return state.failed
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._lanes.close()
+        if self.elsewhere is not None:
+            self.elsewhere.close()
+
+    def __enter__(self) -> GymTarget:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _after(self, before: Episodes, seen: Seen, steps: int) -> Episodes:
+        """The episodes after so many steps, or an error if they are not what they should be."""
+        raised = list(seen.raised)
+        for lane, why in enumerate(seen.refused):
+            if why is not None and self._tolerant:
+                raised[lane] = why
+            elif why is not None:
+                raise ValueError(f"{self.name}: {self._where(before, lane, steps)}: {why}")
+        early = np.flatnonzero(seen.truncated)
+        if early.size and steps < self.horizon:
+            raise ValueError(
+                f"{self.name}: truncated before the horizon: {self._where(before, early[0], steps)}"
+                f", but horizon={self.horizon}. Raise the environment's own limit "
+                f"(max_episode_steps={self.horizon}), or shorten the map's horizon"
+            )
+        failed = tuple(
+            why or self._trouble(before, lane, steps, error)
+            for lane, (why, error) in enumerate(zip(before.failed, raised, strict=True))
+        )
+        over = before.over | seen.ended | seen.truncated
+        return Episodes(before.seeds, seen.observations, over, failed)
+
+    def _trouble(self, before: Episodes, lane: int, steps: int, error: str | None) -> str | None:
+        if error is None:
+            return None
+        kind = Collateral if isinstance(error, Collateral) else str
+        return kind(f"{self._where(before, lane, steps)}, {error}")
+
+    def _where(self, episodes: Episodes, lane: Any, steps: int) -> str:
+        return f"after {steps} steps of the episode with seed {episodes.seeds[lane]}"
+
+
+def episode_seeds(keys: jax.Array) -> NDArray[np.int64]:
+    """A number below 2³¹ for every episode's key: larger ones trouble some environments."""
+    words = np.asarray(jax.random.key_data(keys))
+    return np.bitwise_xor.reduce(words, axis=-1).astype(np.int64) & 0x7FFFFFFF
+
+
+def check_horizon(horizon: int | None, limit: int | None, name: str) -> None:
+    """Refuse episodes that the environment would cut off."""
+    if horizon is None:
+        return
+    whole: Any = horizon
+    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+        raise ValueError(f"horizon: {horizon!r} is not a whole number of steps, 1 or more")
+    if limit is not None and horizon > limit:
+        raise ValueError(
+            f"horizon: {horizon}, but {name} truncates episodes after {limit} steps; make it with "
+            f"max_episode_steps={horizon}"
+        )

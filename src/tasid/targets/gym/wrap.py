@@ -1,0 +1,249 @@
+"""`tasid.wrap`: any Gymnasium environment with Discrete actions as a target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tasid.maps.sources.gym_id import GYM
+from tasid.targets.gym.lane import LaneMaker, make_env
+from tasid.targets.gym.lanes import Lanes, Timeouts
+from tasid.targets.gym.spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
+from tasid.targets.gym.target import GymTarget, check_horizon
+
+_LANES = 8
+"""How many environments a factory makes unless told otherwise."""
+_MOST = 10_000
+"""Environments side by side, and retries."""
+_RETRIES = 2
+_OBSERVED = ("observation", "render")
+_BAD = ("raise", "retry")
+_RENDERED = 64
+"""Pixels in a row of a rendering, at most, unless told otherwise."""
+RAY = "ray"
+_OURS = "tasid/"
+"""Ids of ours begin with this; their horizon is an option of the environment, too."""
+
+Env = gymnasium.Env[Any, Any]
+
+
+def wrap(
+    env: Env | Callable[[], Env] | str,
+    *,
+    num_envs: int | None = None,
+    horizon: int | None = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    observe: str = "observation",
+    resize: int | tuple[int, int] | None = None,
+    workers: bool | str = False,
+    retries: int = _RETRIES,
+    step_timeout: float | None = None,
+    reset_timeout: float | None = None,
+    on_bad_observation: str = "raise",
+    reset_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> GymTarget:
+    """Oracle access to any Gymnasium environment with Discrete actions.
+
+    `env` is an id (`options` then go to `gymnasium.make`), a function that makes environments, or a
+    single environment. `num_envs` of them run side by side (8 by default, 1 for a single one), in
+    processes of their own with `workers`, on any node of a Ray cluster with `workers="ray"`, the
+    cluster that this program is connected to or one that is started here
+    (docs/scale.md). The data are the same whatever `num_envs` and `workers`.
+
+    Learners see `preprocess(observation)`, or the picture that `render()` gives with
+    `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns), and what is
+    rendered for people is scaled to 64 pixels in a row without being asked. Without a `horizon`,
+    episodes are as long as the map says.
+
+    An environment that raises is made anew and the episode is run again, at most `retries` times;
+    so is one in a worker process that dies, or that takes longer than `step_timeout` or
+    `reset_timeout` seconds (making it included). What is observed and cannot be used, because it
+    is not finite or of another shape, is an error, or with `on_bad_observation="retry"` a reason
+    to run the episode again.
+
+    Every episode begins with `env.reset(seed=…, options=reset_options)`; without them, `options`
+    are not given at all.
+    """
+    if observe not in _OBSERVED:
+        raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
+    if isinstance(env, str) and env.removeprefix(GYM).startswith(_OURS) and horizon is not None:
+        options["horizon"] = horizon
+    factory, name, single = _factory(env, observe, options)
+    number = (1 if single else _LANES) if num_envs is None else num_envs
+    _check_numbers(number, retries, single=single, workers=workers)
+    if workers not in (True, False, RAY):
+        raise ValueError(f"workers: {workers!r} is none of True, False and {RAY!r}")
+    _check_timeouts(step_timeout, reset_timeout, workers=workers)
+    if on_bad_observation not in _BAD:
+        raise ValueError(f"on_bad_observation: {on_bad_observation!r} is none of {', '.join(_BAD)}")
+    begins = _begins(reset_options)
+    first = factory()
+    if not isinstance(first, gymnasium.Env):
+        raise TypeError(f"env: the factory gave {type(first).__name__}, not a gymnasium.Env")
+    limit = None if first.spec is None else first.spec.max_episode_steps
+    limit = getattr(first.unwrapped, "horizon", None) if limit is None else limit
+    check_horizon(horizon, limit, name)
+    size, start = _actions(first.action_space)
+    maker = LaneMaker(
+        factory,
+        _encoding(first, preprocess, observe, resize, begins),
+        num_actions=size,
+        first_action=start,
+        rendered=observe == "render",
+        renewable=not single,
+        begins=begins,
+    )
+    if workers:
+        first.close()
+    lanes = Lanes(
+        maker,
+        number,
+        first=None if workers else first,
+        workers=workers is True,
+        timeouts=Timeouts(step_timeout, reset_timeout),
+    )
+    asked = {**options, "observe": observe, "resize": resize, "reset_options": reset_options}
+    kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
+    told: dict[str, Any] = {
+        "name": name,
+        "horizon": horizon or limit or 0,
+        "limit": limit,
+        "retries": retries,
+        "environment": _record(env, kept) if preprocess is None else None,
+        "tolerant": on_bad_observation == "retry",
+    }
+    return GymTarget(
+        lanes, **told, elsewhere=_crew(maker, number, told) if workers == RAY else None
+    )
+
+
+def _crew(maker: LaneMaker, number: int, told: dict[str, Any]) -> Any:
+    from tasid.targets.ray.crew import Crew
+
+    return Crew(maker, number, partial(_alone, told=told))
+
+
+def _alone(maker: LaneMaker, told: dict[str, Any]) -> GymTarget:
+    """A target with one environment, for somebody else's process."""
+    return GymTarget(Lanes(maker, 1, first=None, workers=False), **told)
+
+
+def _factory(
+    env: Env | Callable[[], Env] | str, observe: str, options: dict[str, Any]
+) -> tuple[Callable[[], Env], str, bool]:
+    """What makes environments, what to call them, and whether there is only one."""
+    if isinstance(env, str):
+        name = env.removeprefix(GYM)
+        rendered = {"render_mode": "rgb_array"} if observe == "render" else {}
+        return partial(make_env, name, {**rendered, **options}), name, False
+    if options:
+        raise TypeError(f"{next(iter(options))}: only an id takes options; {env!r} is made already")
+    if isinstance(env, gymnasium.Env):
+        return lambda: env, str(env), True
+    if not callable(env):
+        raise TypeError(
+            f"env: {type(env).__name__} is neither an environment's id, nor a function that makes "
+            "environments, nor a gymnasium.Env"
+        )
+    return env, getattr(env, "__name__", type(env).__name__), False
+
+
+def _begins(options: Any) -> dict[str, Any]:
+    """What `reset` is given besides a seed."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise TypeError(f"reset_options: {options!r:.80} is not a mapping of names to values")
+    return {"options": dict(options)}
+
+
+def _actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
+    if not isinstance(space, spaces.Discrete):
+        kind = "continuous actions" if isinstance(space, spaces.Box) else "several actions at once"
+        raise ValueError(
+            f"env: its action space is {space} ({kind}); a map has Discrete actions, so wrap it in "
+            "a gymnasium.ActionWrapper with a Discrete action_space first"
+        )
+    return int(space.n), int(space.start)
+
+
+def _encoding(
+    env: Env,
+    preprocess: Callable[[Any], Any] | None,
+    observe: str,
+    resize: int | tuple[int, int] | None,
+    begins: Mapping[str, Any],
+) -> Encoding:
+    """Whatever no space declares is found out by looking once."""
+    if observe == "observation" and preprocess is None:
+        return encoding_of(env.observation_space, resize=resize)
+    if observe == "render" and env.render_mode != "rgb_array":
+        raise ValueError(
+            f"observe: 'render', but the environment was made with render_mode={env.render_mode!r};"
+            " make it with render_mode='rgb_array'"
+        )
+    raw, _ = env.reset(seed=0, **deepcopy(begins))
+    if observe == "render":
+        raw = env.render()
+        if not isinstance(raw, np.ndarray):
+            raise ValueError(f"observe: 'render', but render() gives {type(raw).__name__}")
+        if preprocess is None and resize is None:
+            resize = _smaller(raw.shape)
+    shown = raw if preprocess is None else preprocess(raw)
+    space = space_of(shown, "render" if preprocess is None else "preprocess")
+    return encoding_of(space, preprocess=preprocess, resize=resize)
+
+
+def _smaller(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """What a large rendering is scaled to, its proportions kept as far as it stays a picture."""
+    longer = max(shape[:2])
+    if longer <= _RENDERED:
+        return None
+    rows, columns = (max(round(n * _RENDERED / longer), SMALLEST_PICTURE) for n in shape[:2])
+    return rows, columns
+
+
+def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:
+    """How to make the target again, where that can be written down."""
+    if not isinstance(env, str):
+        return None
+    try:
+        plain = json.loads(json.dumps(options))
+    except (TypeError, ValueError):
+        return None
+    return {"name": GYM + env.removeprefix(GYM), "options": plain}
+
+
+def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool | str) -> None:
+    for name, number, least in (("num_envs", num_envs, 1), ("retries", retries, 0)):
+        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        if not whole or number < least:
+            raise ValueError(f"{name}: {number!r} is not a whole number, {least} or more")
+        if number > _MOST:
+            raise ValueError(f"{name}: {number} is above {_MOST}")
+    if single and (num_envs > 1 or workers):
+        raise ValueError(
+            f"num_envs: {num_envs}{' in worker processes' if workers else ''}, but a single "
+            "environment was given; give a function that makes environments, or an id"
+        )
+
+
+def _check_timeouts(step: Any, reset: Any, *, workers: bool | str) -> None:
+    for name, seconds in (("step_timeout", step), ("reset_timeout", reset)):
+        if seconds is None:
+            continue
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if not number or not 0 < seconds < float("inf"):
+            raise ValueError(f"{name}: {seconds!r} is no number of seconds above 0")
+        if workers is not True:
+            raise ValueError(
+                f"{name}: {seconds} without workers=True; only a process of its own can be ended"
+            )

@@ -1,0 +1,1 @@
+"""Episodes played in the actors of a Ray cluster."""

@@ -1,0 +1,115 @@
+"""Driving an actor through a target: the one loop under learning, evaluation and diagnosis.
+
+An actor is two functions on a batch of fixed width: `start(observations) → carry` and
+`act(carry, observations, h) → (carry, actions)`. In a traceable target the loop is compiled;
+elsewhere the same body runs step by step, and `waves` says how many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from tasid.targets.target import EpisodeFailed, State, Target
+
+Carry = Any
+
+
+class Actor(Protocol):
+    """Something that chooses actions from observations, with a memory of its own; a pytree."""
+
+    def start(self, observations: jax.Array) -> Carry:
+        """The memory before the first decision."""
+
+    def act(self, carry: Carry, observations: jax.Array, h: jax.Array) -> tuple[Carry, jax.Array]:
+        """Look at the observations [W, …] of step h; remember, and choose actions [W]."""
+
+
+class Moment(NamedTuple):
+    """A batch of episodes between two actions."""
+
+    state: State
+    observations: jax.Array
+    carry: Carry
+    returns: jax.Array
+
+
+def begin(target: Target, actor: Actor, keys: jax.Array) -> Moment:
+    """Start an episode per key."""
+    state, observations = target.reset(keys)
+    start = _start if target.traceable else _start_compiled
+    return Moment(state, observations, start(actor, observations), jnp.zeros(keys.shape[0]))
+
+
+def advance(
+    target: Target, actor: Actor, moment: Moment, h: jax.Array, keys: jax.Array
+) -> tuple[Moment, jax.Array]:
+    """One step of every episode; also gives the actions taken."""
+    act = _act if target.traceable else _act_compiled
+    carry, actions = act(actor, moment.carry, moment.observations, h)
+    state, observations, rewards = target.step(moment.state, actions, h, keys)
+    if not target.traceable:
+        _refuse_failures(target, state)
+    return Moment(state, observations, carry, moment.returns + rewards), actions
+
+
+def _refuse_failures(target: Target, state: State) -> None:
+    """Only `waves` can run a broken episode again; nobody else may take it for a whole one."""
+    failed = getattr(target, "failed", None)
+    troubles = [] if failed is None else [why for why in failed(state) if why is not None]
+    if troubles:
+        raise EpisodeFailed(f"env: an episode failed {troubles[0]}")
+
+
+def _start(actor: Actor, observations: jax.Array) -> Carry:
+    return actor.start(observations)
+
+
+def _act(
+    actor: Actor, carry: Carry, observations: jax.Array, h: jax.Array
+) -> tuple[Carry, jax.Array]:
+    return actor.act(carry, observations, h)
+
+
+_start_compiled, _act_compiled = jax.jit(_start), jax.jit(_act)
+
+
+def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:
+    """Follow the actor for `steps` steps, a number that compiled code may learn at run time."""
+
+    def body(h: jax.Array, moment: Moment) -> Moment:
+        return advance(target, actor, moment, h, keys)[0]
+
+    moment = begin(target, actor, keys)
+    if target.traceable:
+        return jax.lax.fori_loop(0, steps, body, moment)
+    for h in range(int(steps)):
+        moment = body(jnp.int32(h), moment)
+    return moment
+
+
+def trace(
+    target: Target,
+    actor: Actor,
+    keys: jax.Array,
+    *,
+    record: Callable[[Moment, jax.Array, Moment, jax.Array], Any],
+) -> tuple[Moment, Any]:
+    """Whole episodes, with `record(before, actions, after, h)` of every step stacked to [H, …]."""
+
+    def body(moment: Moment, h: jax.Array) -> tuple[Moment, Any]:
+        after, actions = advance(target, actor, moment, h, keys)
+        return after, record(moment, actions, after, h)
+
+    moment = begin(target, actor, keys)
+    steps = jnp.arange(target.horizon)
+    if target.traceable:
+        return jax.lax.scan(body, moment, steps)
+    records = []
+    for h in steps:
+        moment, one = body(moment, h)
+        records.append(one)
+    return moment, jax.tree.map(lambda *xs: jnp.stack(xs), *records)

@@ -1,0 +1,1 @@
+"""Environments of ours: the lock, the lava crossing, the building."""

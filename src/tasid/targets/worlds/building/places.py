@@ -1,0 +1,243 @@
+"""Where the robot of a building may be: its docks, its goal and the ways between, on any floor.
+
+Maps that come without a task get one: the goal is a far end of the largest area, and docks lie some
+forty steps away from it, as far apart from each other as that allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
+from tasid.maps.layout import FREE, GOAL, GridLayout, heading_names
+from tasid.maps.sources.floor import Floor, why_unreachable
+from tasid.maps.sources.grid import Grid, Rewards, checked_heading, grid_simulator
+from tasid.maps.sources.lattice import grown
+from tasid.maps.sources.reach import steps_to_goal
+from tasid.maps.sources.trouble import MapError
+
+ROUTE_ETA = 0.1
+_ROUTES = 3
+"""Episodes last this many times the route of the robust plan for η = ROUTE_ETA."""
+_STEPS_TO_GOAL = (30, 45)
+"""How far docks are from the goal if nobody says where they are and the floor is large enough."""
+_LONGEST = 4096
+"""Steps, beyond which a plan that does not arrive never will."""
+_SHARE = 1 / 3
+"""Of the floor that cells have to connect if nobody says where to go."""
+_ROOMY = 3
+"""Times as many places as docks, so that these can be apart."""
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """A floor with its goal, its docks, and the moves between all poses."""
+
+    floor: Floor
+    cells: NDArray[np.uint8]
+    grid: Grid
+    docks: list[int]
+    """Poses; the first is where a lone start is."""
+
+    def simulator(self, rewards: Rewards, source: str) -> AbstractSimulator:
+        """All poses that can be reached from the docks; the horizon is to be chosen later."""
+        return grid_simulator(
+            self.grid,
+            self.docks,
+            horizon=self.cells.size * self.grid.headings,
+            rewards=rewards,
+            scale=self.floor.scale,
+            source=source,
+        )
+
+
+def places_of(
+    floor: Floor,
+    *,
+    docks: Sequence[Sequence[float | str]],
+    goals: Sequence[Sequence[float]],
+    number: int,
+    heading: str = "E",
+) -> Places:
+    """Docks and goals as given, and as many docks more as are asked for."""
+    _check_size(floor)
+    areas = floor.lattice.areas()
+    if goals:
+        chosen = [floor.cell("goal", float(goal[0]), float(goal[1])) for goal in goals]
+    else:
+        chosen = [_far_end(floor, areas, _given(floor, docks))]
+    cells = floor.cells.copy()
+    for place in chosen:
+        cells[place] = GOAL
+    grid = floor.grid(cells, "drive")
+    poses = []
+    for dock in docks[:number]:
+        row, column = _given(floor, [dock])[0]
+        if cells[row, column] == GOAL:
+            raise MapError(f"start: {tuple(dock)} lies in the cell of the goal")
+        looks = checked_heading(str(dock[2]) if len(dock) > 2 else heading, grid.directions)
+        poses.append(grid.pose(row, column, looks))
+        if steps_to_goal(grid, poses[-1]) is None:
+            raise MapError(_unreachable(floor, (row, column), chosen[0]))
+    poses += _more_docks(grid, chosen, poses, number - len(poses), heading)
+    return Places(floor, cells, grid, poses)
+
+
+def _check_size(floor: Floor) -> None:
+    if (floor.cells == FREE).any():
+        return
+    free = (floor.pixels == FREE).any()
+    if not free:
+        raise MapError("map: it has no free pixel at all; is `negate` of its .yaml right?")
+    raise MapError(
+        f"cell_size: with cells of {floor.lattice.size:g} m and a robot of radius "
+        f"{floor.radius:g} m no cell is free; try cells of {floor.lattice.size / 2:g} m or a "
+        "smaller robot_radius"
+    )
+
+
+def _check_share(floor: Floor, places: int) -> None:
+    """Refuse cells too large for the corridors: what they connect is a small part of the floor."""
+    fits = ndimage.label(grown(floor.pixels, floor.radius / floor.picture.resolution) == FREE)[0]
+    most = int(np.bincount(fits[fits > 0]).max()) * floor.picture.resolution**2
+    size = floor.lattice.size
+    if places < 2 or places * size**2 < _SHARE * most:
+        raise MapError(
+            f"cell_size: the floor falls apart in cells of {size:g} m for a robot of radius "
+            f"{floor.radius:g} m: they connect {places * size**2:.0f} of {most:.0f} m² where the "
+            f"robot fits; try cells of {size / 2:g} m or a smaller robot_radius"
+        )
+
+
+def _given(floor: Floor, docks: Sequence[Sequence[float | str]]) -> list[Place]:
+    return [floor.cell("start", float(dock[0]), float(dock[1])) for dock in docks]
+
+
+def _unreachable(floor: Floor, start: Place, goal: Place) -> str:
+    return f"goal: it cannot be reached from the start; {why_unreachable(floor)(start, goal)}"
+
+
+def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> Place:
+    """The place farthest from a dock, or an end of the largest area."""
+    free = floor.cells == FREE
+    own = areas[docks[0]] if docks else np.bincount(areas[free]).argmax()
+    _check_share(floor, int((areas == own).sum()))
+    grid = floor.grid(floor.cells, "drive")
+    first = docks[0] if docks else tuple(np.argwhere((areas == own) & free)[0])
+    place: Place = (int(first[0]), int(first[1]))
+    for _ in range(1 if docks else 2):
+        *_, last = grid.levels(np.array([grid.pose(*place, "E")]))
+        kinds = grid.kinds(last)
+        row, column = grid.places(last[kinds == FREE] if (kinds == FREE).any() else last)[0]
+        place = (int(row), int(column))
+    return place
+
+
+def _more_docks(
+    grid: Grid, goals: Sequence[Place], docks: list[int], wanted: int, heading: str
+) -> list[int]:
+    """Places at about the right distance from the goal, each as far from the others as can be.
+
+    A dozen docks look into all directions in turn; hundreds are anywhere on the floor.
+    """
+    if wanted < 1:
+        return []
+    distance = _steps_to(grid, goals)
+    own = np.isin(np.arange(grid.cells.size).reshape(grid.cells.shape), _cells(grid, docks))
+    places = np.argwhere(np.isfinite(distance) & (grid.cells == FREE) & ~own)
+    if len(places) < wanted:
+        raise MapError(
+            f"starts: {wanted + len(docks)}, but the goal can be reached from "
+            f"{len(places) + len(docks)} places; smaller cells make more of them"
+        )
+    steps = distance[tuple(places.T)]
+    low, high = _STEPS_TO_GOAL
+    pools = [(steps >= low) & (steps <= high), steps >= np.median(steps), steps > 0]
+    right = next(pool for pool in pools if pool.sum() >= _ROOMY * wanted or pool is pools[-1])
+    pool = places[right]
+    chosen = [np.array(place) for place in grid.places(np.array(docks, dtype=np.int64))]
+    if not chosen:
+        aim = min(float(np.mean(_STEPS_TO_GOAL)), float(steps.max()))
+        chosen = [pool[np.abs(steps[right] - aim).argmin()]]
+    found = [] if docks else list(chosen)
+    near = np.min([np.abs(pool - place).sum(axis=1) for place in chosen], axis=0)
+    while len(found) < wanted:
+        best = pool[near.argmax()]
+        found.append(best)
+        near = np.minimum(near, np.abs(pool - best).sum(axis=1))
+    names = heading_names(grid.directions)
+    first = names.index(heading)
+    looks = [names[(first + turn) % grid.directions] for turn in range(len(found))]
+    return [grid.pose(int(r), int(c), look) for (r, c), look in zip(found, looks, strict=True)]
+
+
+def _cells(grid: Grid, poses: Sequence[int]) -> NDArray[np.int64]:
+    row, column = grid.places(np.array(poses, dtype=np.int64)).T
+    return row * grid.cells.shape[1] + column
+
+
+def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
+    """Moves from every cell to the nearest goal, turns not counted [rows, columns]."""
+    distance = np.full(grid.cells.shape, np.inf)
+    open_cells = np.where(grid.cells == GOAL, np.uint8(FREE), grid.cells)
+    backward = Grid(open_cells, "drive", grid.directions, grid.passages)
+    level = list(goals)
+    steps = 0
+    while level:
+        for place in level:
+            distance[place] = min(distance[place], steps)
+        poses = [backward.pose(*place, name) for place in level for name in "NESW"]
+        after = backward.places(backward.successors(np.array(poses))[:, :2].ravel())
+        fresh = {(int(r), int(c)) for r, c in after}
+        level = [p for p in fresh if np.isinf(distance[p]) and grid.cells[p] == FREE]
+        steps += 1
+    return distance
+
+
+def robust_horizon(sim: AbstractSimulator) -> int:
+    """Three times the longest route of the robust plan, made for a robot that has that long."""
+    horizon = 32
+    while horizon <= _LONGEST:
+        plan = robust_dp(sim.with_horizon(min(horizon, sim.horizon)), eta=ROUTE_ETA)
+        steps = route_steps(plan)
+        if steps is not None and _ROUTES * steps <= horizon:
+            return _ROUTES * steps
+        horizon *= 2
+    raise MapError(
+        f"horizon: none given, and the robust plan for η = {ROUTE_ETA} does not lead to the goal "
+        "from every start; give one, or move hazards away from the only way"
+    )
+
+
+def route_steps(plan: RobustPlan) -> int | None:
+    """Steps to a goal if nothing goes wrong, from the worst start; None if one does not arrive."""
+    sim = plan.simulator
+    layout = layout_of(sim)
+    goal = layout.cells[tuple(layout.positions.T)] == GOAL
+    states = np.asarray(sim.starts)
+    for step in range(sim.horizon + 1):
+        if goal[states].all():
+            return step
+        if step < sim.horizon:
+            states = sim.successor_at(step)[states, plan.actions[step][states]]
+    return None
+
+
+def layout_of(sim: AbstractSimulator) -> GridLayout:
+    """Where the poses lie."""
+    if sim.layout is None or sim.layout.headings is None:
+        raise ValueError("simulator: it has no poses, so there is nothing to see from them")
+    return sim.layout
+
+
+def headings_in(layout: GridLayout) -> NDArray[np.int8]:
+    """Where each pose looks [S], clockwise from north."""
+    if layout.headings is None:
+        raise ValueError("layout: its states have no headings")
+    return layout.headings

@@ -1,0 +1,172 @@
+"""A robot with a floor plan: it drives through a building and sees lidar scans, pictures or both.
+
+The paper's running example. The latent state is a pose, a place of a lattice over an occupancy map
+and a heading; the robot drives forward and back, turns left and right, or stays, and now and then
+does something else. It never stands twice at the same point of its cell, the light changes from
+episode to episode, people and chairs stand in the way, and a door may be closed that is open on the
+plan. The task is a delivery: from a dock to the goal, without falling down the stairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tasid.maps import AbstractSimulator, perturb
+from tasid.maps.layout import FREE
+from tasid.maps.sources.floor import Floor
+from tasid.maps.sources.grid import Rewards
+from tasid.targets.block import BlockMDP, block_mdp
+from tasid.targets.worlds.building.doors import with_doors
+from tasid.targets.worlds.building.episode import worlds_with
+from tasid.targets.worlds.building.obstacles import days_of
+from tasid.targets.worlds.building.places import Places, layout_of, places_of, robust_horizon
+from tasid.targets.worlds.building.sensors import SENSORS, emission_of
+from tasid.targets.worlds.building.site import site_of
+
+NAME = "building"
+ANYWHERE = "anywhere"
+
+
+def building(
+    *,
+    map: str | None = None,
+    floor: int | None = None,
+    sensor: str = "lidar",
+    cell_size: float = 1.0,
+    robot_radius: float = 0.2,
+    headings: int = 4,
+    start: Sequence[float | str] | None = None,
+    goal: Sequence[float] | None = None,
+    starts: int | str = 1,
+    hazards: Sequence[Sequence[float]] | None = None,
+    unknown: str = "wall",
+    eta: float = 0.1,
+    per_step: bool = False,
+    horizon: int | None = None,
+    step_reward: float = -0.005,
+    beams: int = 64,
+    range_limit: float = 10.0,
+    noise: float = 0.03,
+    dropout: float = 0.03,
+    jitter: float = 0.2,
+    turn_jitter: float = 3.0,
+    obstacles: float = 0.0,
+    closed_doors: int | Sequence[Sequence[float]] = 0,
+    seed: int = 0,
+) -> BlockMDP:
+    """A building whose perturbation is drawn from `seed`; lengths in metres, angles in degrees.
+
+    `map` is a ROS map (.yaml), a text map (.txt, or the text itself, a character per cell) or the
+    floor that comes with the package, `floor` one of the generated ones. `start` is (x, y, heading)
+    and `goal` (x, y); maps without them get their own. With several `starts` an episode begins at
+    any of so many docks, all equally likely, with "anywhere" at any pose. `hazards` are circles
+    (x, y, radius) or rectangles (x, y, x, y). `obstacles` is the share of episodes in which a
+    person or a chair stands on the route; `closed_doors` are points, or how many doors on the route
+    of the plan are closed in the target. Slips differ from place to place, and with `per_step` from
+    step to step, which takes H times the memory. Without a `horizon` it is three times the steps of
+    the robust plan's longest route. The goal pays 1, a hazard −1, every other step `step_reward`:
+    less than in the lava crossing, since routes are several times as long.
+    """
+    options: dict[str, Any] = {
+        "map": map,
+        "floor": floor,
+        "sensor": str(sensor),
+        "cell_size": float(cell_size),
+        "robot_radius": float(robot_radius),
+        "headings": int(headings),
+        "start": None if start is None else list(start),
+        "goal": None if goal is None else list(goal),
+        "starts": starts,
+        "hazards": None if hazards is None else [list(zone) for zone in hazards],
+        "unknown": unknown,
+        "eta": float(eta),
+        "per_step": bool(per_step),
+        "horizon": None if horizon is None else int(horizon),
+        "step_reward": float(step_reward),
+        "beams": int(beams),
+        "range_limit": float(range_limit),
+        "noise": float(noise),
+        "dropout": float(dropout),
+        "jitter": float(jitter),
+        "turn_jitter": float(turn_jitter),
+        "obstacles": float(obstacles),
+        "closed_doors": closed_doors
+        if isinstance(closed_doors, int)
+        else [list(point) for point in closed_doors],
+        "seed": int(seed),
+    }
+    _check(options)
+    places, source = _places(options)
+    sim = _simulator(places, source, options)
+    shut, world_map = with_doors(places, sim, closed_doors)
+    world = perturb(world_map, eta=eta, seed=seed, per_step=per_step)
+    emission, whereabouts = emission_of(places, sim, shut, options)
+    days = days_of(places, sim, whereabouts, float(obstacles))
+    return block_mdp(
+        NAME,
+        options,
+        world,
+        emission,
+        map_given=sim,
+        circumstances=days,
+        worlds=partial(worlds_with, world, days),
+    )
+
+
+def _check(options: dict[str, Any]) -> None:
+    if options["sensor"] not in SENSORS:
+        raise ValueError(f"sensor: {options['sensor']!r} is none of {', '.join(SENSORS)}")
+    starts = options["starts"]
+    if starts != ANYWHERE and (isinstance(starts, (bool, str)) or int(starts) < 1):
+        raise ValueError(f"starts: {starts!r} is neither a number of docks nor {ANYWHERE!r}")
+    limits = {
+        "beams": (1, 4096),
+        "range_limit": (0.1, 1000.0),
+        "noise": (0.0, 10.0),
+        "dropout": (0.0, 1.0),
+        "jitter": (0.0, options["cell_size"] / 2),
+        "turn_jitter": (0.0, 45.0),
+        "obstacles": (0.0, 1.0),
+    }
+    for name, (low, high) in limits.items():
+        if not low <= options[name] <= high:
+            raise ValueError(f"{name}: {options[name]} is outside {low:g} … {high:g}")
+    for name, lengths in (("start", (2, 3)), ("goal", (2,))):
+        point = options[name]
+        if point is not None and (len(point) not in lengths or isinstance(point[0], str)):
+            form = "(x, y)" if name == "goal" else "(x, y) or (x, y, heading)"
+            raise ValueError(f"{name}: {point!r} is not {form}, in metres")
+    if options["headings"] not in (4, 8):
+        raise ValueError(f"headings: {options['headings']} is neither 4 nor 8")
+
+
+def _places(options: dict[str, Any]) -> tuple[Places, str]:
+    site = site_of(options["map"], options["floor"], options["cell_size"])
+    floor = Floor.of(
+        site.picture,
+        cell_size=options["cell_size"],
+        robot_radius=options["robot_radius"],
+        unknown=options["unknown"],
+        hazards=site.hazards if options["hazards"] is None else options["hazards"],
+        directions=options["headings"],
+    )
+    places = places_of(
+        floor,
+        docks=site.docks if options["start"] is None else [options["start"]],
+        goals=site.goals if options["goal"] is None else [options["goal"]],
+        number=1 if options["starts"] == ANYWHERE else int(options["starts"]),
+    )
+    return places, site.source
+
+
+def _simulator(places: Places, source: str, options: dict[str, Any]) -> AbstractSimulator:
+    far = places.simulator(Rewards(step=options["step_reward"]), source)
+    if options["starts"] == ANYWHERE:
+        kinds = layout_of(far).cells[tuple(layout_of(far).positions.T)]
+        far = far.with_start(np.flatnonzero(kinds == FREE).tolist())
+    given = options["horizon"]
+    return far.with_horizon(robust_horizon(far) if given is None else given)
