@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.targets.target import stream
+from tasid.targets.target import Target, stream
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["pay", "turn"], meta_fields=["traceable"])
 @dataclass(frozen=True)
-class Probe:
+class Probe(Target):
     """Every episode has a fair coin, heads (1) or tails (0); one sees (±1 for it, the step).
 
     Rewards and what becomes of the coin are tables [coin, action, step]; data, so that all probes
@@ -62,7 +62,7 @@ def probe(pay, turn=lambda coin, action, h: coin, *, actions=4, horizon=2, trace
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["horizon", "traceable"])
 @dataclass(frozen=True)
-class Cliff:
+class Cliff(Target):
     """Action 0 ends the episode, action 1 earns 1 and goes on; it sees the step it is at.
 
     After the end the last observation repeats, as in wrapped environments.
@@ -73,6 +73,7 @@ class Cliff:
 
     num_actions = 2
     observation_shape = (1,)
+    ends_early = True
 
     def reset(self, keys):
         ended = jnp.zeros(keys.shape[0], bool)
@@ -91,7 +92,7 @@ class Cliff:
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["traceable"])
 @dataclass(frozen=True)
-class Bars:
+class Bars(Target):
     """A picture of a bar somewhere, upright (1) or lying (0); saying which pays 1."""
 
     traceable: bool = True
@@ -132,13 +133,12 @@ def one_hot(states, noise=0.0):
     return OneHot(jnp.eye(states), noise)
 
 
-class OnHost:
+class OnHost(Target):
     """A target that JAX is not allowed to trace, with room for few episodes at a time."""
 
     traceable, num_envs = False, 7
 
     def __init__(self, target):
-        self._target = target
-
-    def __getattr__(self, name):
-        return getattr(self._target, name)
+        self.num_actions, self.horizon = target.num_actions, target.horizon
+        self.observation_shape = target.observation_shape
+        self.reset, self.step = target.reset, target.step

@@ -202,7 +202,7 @@ coin = probe(coin_pay)
 loose = Probe(coin.pay, coin.turn, traceable=False)
 
 
-class Few:
+class Few(tasid.Target):
     """A target that JAX cannot trace, with room for few; it notes the keys of its episodes."""
 
     traceable = False

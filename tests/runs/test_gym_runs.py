@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tasid
-from tasid.checks.scoring import toy_world, yardsticks
+from tasid.checks.scoring import yardsticks
 from tasid.cli import main
 from tasid.report.text.command import rerun_command
 from tasid.runs.train import _asked
@@ -117,13 +117,13 @@ def test_options_of_resets_and_the_start_are_on_record(capsys, monkeypatch):
 def test_a_foreign_map_has_no_known_value(lake):
     policy = tasid.load(lake / "policy")
     same = tasid.wrap("FrozenLake-v1", success_rate=0.7)
-    assert toy_world(same, policy.simulator) is not None
+    assert same.latent_on(policy.simulator) is not None
     larger = tasid.wrap("FrozenLake-v1", map_name="8x8")
-    assert toy_world(larger, policy.simulator) is None
-    assert toy_world(tasid.wrap("CartPole-v1"), policy.simulator) is None
+    assert larger.latent_on(policy.simulator) is None
+    assert tasid.wrap("CartPole-v1").latent_on(policy.simulator) is None
     sim = policy.simulator
     paid = tasid.AbstractSimulator(sim.successor, sim.reward + 1, horizon=4)
-    assert toy_world(same, paid) is None
+    assert same.latent_on(paid) is None
     assert yardsticks(policy, larger) is None
 
 

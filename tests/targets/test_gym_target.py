@@ -14,7 +14,6 @@ from gymnasium import spaces
 import tasid
 from tasid.baselines.ppo import PPOConfig
 from tasid.baselines.training import ppo
-from tasid.checks.scoring import toy_world
 from tasid.learning.paper.tasid import collect, grouped
 from tasid.maps.sources.toy_text import from_toy_text
 from tasid.models import MLP
@@ -502,7 +501,7 @@ def test_environments_that_nobody_wrapped_are_told_how(what, learned):
     ):
         with pytest.raises(TypeError, match=r"target: .* wrap it with tasid.wrap\(…\)"):
             use()
-    with pytest.raises(TypeError, match="target: list has no num_actions"):
+    with pytest.raises(TypeError, match="target: list is no target"):
         tasid.check_target([], sim)
 
 
@@ -546,5 +545,5 @@ def test_reset_options_are_on_record_and_make_the_tables_starts_unknown():
     told = tasid.wrap("FrozenLake-v1", success_rate=0.8, reset_options={"place": 3})
     assert told.environment["options"]["reset_options"] == {"place": 3}
     sim = from_toy_text(usual.make_env(), horizon=4, deterministic="most-likely").simulator
-    assert toy_world(usual, sim) is not None
-    assert toy_world(told, sim) is None
+    assert usual.latent_on(sim) is not None
+    assert told.latent_on(sim) is None

@@ -17,7 +17,6 @@ from tasid.baselines.ppo import PPOConfig, PPOState, start
 from tasid.baselines.rnd import RND
 from tasid.baselines.training import Callback, Checkpoint, Trained, ppo, stage_key
 from tasid.targets import BlockMDP, Target
-from tasid.targets.target import seed_key
 
 BASELINES = ("ppo", "ppo+rnd", "ppo+dr", "ppo+rnd+dr")
 _MINIBATCH = 32
@@ -67,10 +66,9 @@ class Baseline:
             return PPOConfig(bonus=bonus, minibatch=_MINIBATCH * horizon, decay=_DECAY_OF_EPISODES)
         return PPOConfig(bonus=bonus, minibatch=_MINIBATCH, decay=_DECAY_OF_TRANSITIONS)
 
-    def config_for(self, world: BlockMDP | Target) -> PPOConfig:
+    def config_for(self, target: Target) -> PPOConfig:
         """The same for a target."""
-        target = world.target if isinstance(world, BlockMDP) else world
-        return self.config(target.horizon, ends=hasattr(target, "finished"))
+        return self.config(target.horizon, ends=target.ends_early)
 
     def describe(self, config: PPOConfig) -> dict[str, Any]:
         """Everything that decides the result apart from seed and target, ready for JSON."""
@@ -90,7 +88,7 @@ class Paused:
 
 def train_baseline(
     baseline: Baseline,
-    world: BlockMDP | Target,
+    target: Target,
     *,
     seed: int,
     family: Family | None = None,
@@ -104,12 +102,11 @@ def train_baseline(
     wrapped one it has to be given (`DrawnFamily`). Callbacks see the checkpoints of both stages;
     `stop` is asked in the target only.
     """
-    target = world.target if isinstance(world, BlockMDP) else world
     state, config = None, baseline.config_for(target)
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
-        family = family or _relatives(baseline, world)
+        family = family or _relatives(baseline, target)
         before = _pre_train(baseline, config, family, seed, paused, callbacks)
         state = restart(config, before.state, target, seed)
     (trained,) = ppo(
@@ -127,15 +124,15 @@ def train_baseline(
     policy = replace(
         trained.policy,
         method=baseline.algorithm,
-        environment=_environment(world),
-        observation_dtype=_dtype(target),
+        environment=target.environment,
+        observation_dtype=target.observation_dtype,
     )
     return replace(trained, policy=policy)
 
 
-def _relatives(baseline: Baseline, world: BlockMDP | Target) -> Family:
-    if isinstance(world, BlockMDP):
-        return family_of(world)
+def _relatives(baseline: Baseline, target: Target) -> Family:
+    if isinstance(target, BlockMDP):
+        return family_of(target)
     raise ValueError(
         f"algorithm: {baseline.algorithm!r} needs relatives of the target to pre-train on, which "
         "only you know of a wrapped environment; give them as "
@@ -164,21 +161,6 @@ def _pre_train(
     return trained
 
 
-def _environment(world: BlockMDP | Target) -> dict[str, Any] | None:
-    if isinstance(world, BlockMDP):
-        return {"name": world.name, "options": dict(world.options)}
-    recorded: dict[str, Any] | None = getattr(world, "environment", None)
-    return recorded
-
-
-def _dtype(target: Target) -> str:
-    """What an observation's numbers are; targets that cannot be traced say so themselves."""
-    if not target.traceable:
-        return str(getattr(target, "observation_dtype", "float32"))
-    shown = jax.eval_shape(target.reset, seed_key(0)[None])[1]
-    return np.dtype(shown.dtype).name
-
-
 def pause_arrays(checkpoint: Checkpoint) -> dict[str, NDArray[Any]]:
     """The state of a checkpoint as named arrays; the inverse is `paused_from`."""
     leaves = jax.tree.leaves(checkpoint.state)
@@ -187,14 +169,13 @@ def pause_arrays(checkpoint: Checkpoint) -> dict[str, NDArray[Any]]:
 
 def paused_from(
     baseline: Baseline,
-    world: BlockMDP | Target,
+    target: Target,
     *,
     seed: int,
     stage: int,
     arrays: Mapping[str, NDArray[Any]],
 ) -> Paused:
     """The training whose checkpoint gave these arrays."""
-    target = world.target if isinstance(world, BlockMDP) else world
     config = baseline.config_for(target)
     shapes = jax.eval_shape(lambda: start(config, target, stage_key(seed, stage)))
     expected, structure = jax.tree.flatten(shapes)

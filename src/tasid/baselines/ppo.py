@@ -234,10 +234,8 @@ def collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) 
 
 
 def _collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) -> Experience:
-    finished = getattr(target, "finished", None)
-
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
-        alive = None if finished is None else ~jnp.asarray(finished(before.state))
+        alive = ~jnp.asarray(target.finished(before.state)) if target.ends_early else None
         return flat(before.observations), actions, after.returns - before.returns, alive
 
     last, (seen, *rest) = trace(target, Sampling(policy, keys, network), keys, record=record)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tasid.checks.scoring import toy_world
-from tasid.maps import AbstractSimulator, blind_value
+from tasid.maps import AbstractSimulator
 from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.certification import Planned, certification
-from tasid.targets import BlockMDP, Target
+from tasid.targets import Target
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Certify:
 
 def certify_return(
     policy: Planned,
-    target: BlockMDP | Target,
+    target: Target,
     *,
     delta: float = 0.05,
     epsilon: float | None = None,
@@ -61,8 +60,6 @@ def certify_return(
     return replace(found, blind_value=_blind(target, policy.plan.simulator))
 
 
-def _blind(target: BlockMDP | Target, sim: AbstractSimulator) -> float | None:
-    if isinstance(target, BlockMDP):
-        return target.latent.blind_value()
-    world = toy_world(target, sim)
-    return None if world is None else blind_value(world)
+def _blind(target: Target, sim: AbstractSimulator) -> float | None:
+    latent = target.latent_on(sim)
+    return None if latent is None else latent.blind_value()

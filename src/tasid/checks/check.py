@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from tasid.checks.dynamics import along_the_route, at_random, repeats
 from tasid.checks.limits import limit_of, weigh
 from tasid.checks.population import PopulationLimit
-from tasid.checks.scoring import toy_world
 from tasid.checks.sight import SlipRate, leaks, sight, slips
 from tasid.checks.subject import Finding, Subject, fine, note, problem
 from tasid.learning import METHODS
@@ -69,7 +68,7 @@ class Check:
 
 
 def check_target(
-    env: BlockMDP | Target,
+    env: Target,
     simulator: AbstractSimulator | None = None,
     *,
     eta: float = 0.1,
@@ -88,13 +87,12 @@ def check_target(
     """
     eta = checked_eta(eta)
     check_seed(seed)
-    if not isinstance(env, BlockMDP):
-        check_wrapped(env)
+    check_wrapped(env)
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
     if episodes < 2:
         raise ValueError(f"episodes: {episodes} is below 2")
-    sim = simulator if simulator is not None else getattr(env, "simulator", None)
+    sim = simulator if simulator is not None else env.simulator
     if sim is None:
         raise ValueError("simulator: this target brings no map of its own; give one")
     findings: list[Finding] = []
@@ -129,11 +127,10 @@ def _repeats(subject: Subject) -> Iterator[Finding]:
     yield repeats(subject)
 
 
-def _fitted(env: BlockMDP | Target, sim: AbstractSimulator) -> tuple[Target | None, list[Finding]]:
+def _fitted(env: Target, sim: AbstractSimulator) -> tuple[Target | None, list[Finding]]:
     """The target with the map's horizon, or None where there is no use in going on."""
-    bare = env.target if isinstance(env, BlockMDP) else env
-    if bare.num_actions != sim.num_actions:
-        text = f"the map has {sim.num_actions}, the target {bare.num_actions}"
+    if env.num_actions != sim.num_actions:
+        text = f"the map has {sim.num_actions}, the target {env.num_actions}"
         return None, [problem("actions", text)]
     told = [fine("actions", f"{sim.num_actions} in both")]
     try:
@@ -149,18 +146,17 @@ def _fitted(env: BlockMDP | Target, sim: AbstractSimulator) -> tuple[Target | No
     return target, [*told, fine("horizon", f"{sim.horizon} steps in both")]
 
 
-def _eta_of_the_table(
-    env: BlockMDP | Target, sim: AbstractSimulator, eta: float
-) -> Iterator[Finding]:
+def _eta_of_the_table(env: Target, sim: AbstractSimulator, eta: float) -> Iterator[Finding]:
     """What a toy-text environment's own table says; the sample of a few episodes says less."""
-    world = None if isinstance(env, BlockMDP) else toy_world(env, sim)
-    if world is None:
+    latent = None if isinstance(env, BlockMDP) else env.latent_on(sim)
+    if latent is None:
         return
-    said = f"by its own table the environment slips with probability {world.eta:.6g} on this map"
-    if world.eta <= eta + _ROUNDING:
+    slips = latent.world.eta
+    said = f"by its own table the environment slips with probability {slips:.6g} on this map"
+    if slips <= eta + _ROUNDING:
         yield fine("η of the table", f"{said}; planned for: {eta:g}")
         return
-    hopeless = "; from 0.5 on nobody can tell what happened" if world.eta >= 0.5 else ""
+    hopeless = "; from 0.5 on nobody can tell what happened" if slips >= 0.5 else ""
     yield problem("η of the table", f"{said}, more than the η = {eta:g} planned for{hopeless}")
 
 

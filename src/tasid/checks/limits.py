@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.checks.population import PopulationLimit, population_limit
-from tasid.checks.scoring import toy_world
 from tasid.checks.subject import Finding, fine, note, problem
 from tasid.maps import AbstractSimulator, PerturbedMDP, RobustPlan, perturb, robust_dp
 from tasid.targets import BlockMDP, Target
@@ -22,7 +21,7 @@ _TOLERATED = 0.05
 
 
 def limit_of(
-    env: BlockMDP | Target,
+    env: Target,
     sim: AbstractSimulator,
     *,
     eta: float,
@@ -45,7 +44,7 @@ def limit_of(
 
 
 def _looks(
-    env: BlockMDP | Target, sim: AbstractSimulator, render: Callable[[Any], ArrayLike] | None
+    env: Target, sim: AbstractSimulator, render: Callable[[Any], ArrayLike] | None
 ) -> NDArray[np.int32] | None:
     if render is not None:
         return looks_of(render(state) for state in sim.states)
@@ -57,11 +56,10 @@ def _looks(
     return looks_of(np.asarray(emission.clean)) if hasattr(emission, "clean") else None
 
 
-def _world(env: BlockMDP | Target, sim: AbstractSimulator, eta: float) -> PerturbedMDP:
-    if isinstance(env, BlockMDP) and _is_own(env, sim):
-        return env.latent.world
-    toy = None if isinstance(env, BlockMDP) else toy_world(env, sim)
-    return perturb(sim, eta=eta) if toy is None else toy
+def _world(env: Target, sim: AbstractSimulator, eta: float) -> PerturbedMDP:
+    foreign = isinstance(env, BlockMDP) and not _is_own(env, sim)
+    latent = None if foreign else env.latent_on(sim)
+    return perturb(sim, eta=eta) if latent is None else latent.world
 
 
 def _is_own(env: BlockMDP, sim: AbstractSimulator) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasid.targets import Target
 from tasid.targets.streams import BLIND
-from tasid.targets.target import EpisodeFailed, episode_keys, seed_key
+from tasid.targets.target import episode_keys, refuse_failures, seed_key, unfinished
 
 _WIDTH = 128
 
@@ -35,7 +35,7 @@ def play(
 ) -> Played:
     """Play episodes number `first`, first + 1, … with the commands [n, T]."""
     table, kept = np.asarray(commands, dtype=np.int64), sorted(set(keep))
-    room = _WIDTH if target.traceable else getattr(target, "num_envs", _WIDTH)
+    room = _WIDTH if target.traceable else target.num_envs or _WIDTH
     parts = [
         _wave(target, table[start : start + room], seed, first + start, kept, room)
         for start in range(0, len(table), room)
@@ -76,21 +76,20 @@ def _steps(
     """Before the first command and after each: observations, what was paid, what is over."""
     state, observations = target.reset(keys)
     yield 0, observations, None, _over(target, state, len(commands))
-    advance = jax.jit(type(target).step) if target.traceable else type(target).step
+    advance = _compiled if target.traceable else _advance
     for h in range(commands.shape[1]):
         actions = jnp.asarray(commands[:, h], jnp.int32)
         state, observations, paid = advance(target, state, actions, jnp.int32(h), keys)
-        _check_whole(target, state)
+        refuse_failures(target, state)
         yield h + 1, observations, paid, _over(target, state, len(commands))
 
 
 def _over(target: Target, state: Any, width: int) -> NDArray[np.bool_]:
-    finished = getattr(target, "finished", None)
-    return np.zeros(width, bool) if finished is None else np.asarray(finished(state))
+    return ~np.asarray(unfinished(target, state, width))
 
 
-def _check_whole(target: Target, state: Any) -> None:
-    failed = getattr(target, "failed", None)
-    troubles = [] if failed is None else [why for why in failed(state) if why is not None]
-    if troubles:
-        raise EpisodeFailed(f"env: an episode failed, {troubles[0]}")
+def _advance(target: Target, *taken: Any) -> tuple[Any, Any, Any]:
+    return target.step(*taken)
+
+
+_compiled = jax.jit(_advance)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
-from tasid.maps import AbstractSimulator, PerturbedMDP, robust_dp
-from tasid.maps.sources.toy_text import from_toy_text
-from tasid.maps.sources.trouble import MapError, MapWarning
+from tasid.maps import robust_dp
 from tasid.policies import BeliefPolicy, Policy, Score
 from tasid.policies.evaluate import evaluate
 from tasid.policies.ppo_policy import PPOPolicy
-from tasid.targets import BlockMDP, Latent, Target
+from tasid.targets import BlockMDP, Target
 
 _LITTLE = 0.05
 
@@ -54,9 +49,7 @@ class Yardsticks:
         return self.lowest_return >= 0 or self.robust_value >= _LITTLE * self.return_range
 
 
-def yardsticks(
-    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target
-) -> Yardsticks | None:
+def yardsticks(policy: BeliefPolicy | Policy | PPOPolicy, env: Target) -> Yardsticks | None:
     """The exact values to hold a score of this policy against, where they can be known.
 
     A policy without a plan is held against the robust one for the environment's own η.
@@ -67,12 +60,8 @@ def yardsticks(
         plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
     else:
         return None
-    world = None if isinstance(env, BlockMDP) else toy_world(env, plan.simulator)
-    if isinstance(env, BlockMDP):
-        latent = env.latent
-    elif world is not None:
-        latent = Latent(world)
-    else:
+    latent = env.latent_on(plan.simulator)
+    if latent is None:
         return None
     nominal = robust_dp(plan.simulator, eta=0.0)
     return Yardsticks(
@@ -84,24 +73,6 @@ def yardsticks(
         lowest_return=robust_dp(plan.simulator, eta=1.0).start_value,
         highest_return=nominal.start_value,
     )
-
-
-def toy_world(target: Target, sim: AbstractSimulator) -> PerturbedMDP | None:
-    """The latent MDP of a wrapped toy-text environment, if its own table gives this very map."""
-    make_env = getattr(target, "make_env", None)
-    if make_env is None or getattr(target, "reset_options", None):
-        return None  # its table does not say where `reset` begins when told something
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MapWarning)
-        try:
-            toy = from_toy_text(make_env(), horizon=sim.horizon, deterministic="most-likely")
-        except MapError:  # no toy text
-            return None
-    same = all(
-        np.array_equal(getattr(toy.simulator, name), getattr(sim, name))
-        for name in ("successor", "reward", "starts", "start_probabilities")
-    )
-    return toy.world if same else None
 
 
 def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
@@ -133,7 +104,7 @@ def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
 
 
 def score(
-    policy: BeliefPolicy | Policy | PPOPolicy, env: BlockMDP | Target, *, episodes: int, seed: int
+    policy: BeliefPolicy | Policy | PPOPolicy, env: Target, *, episodes: int, seed: int
 ) -> tuple[Score, dict[str, Any]]:
     """Evaluate and summarise in one go."""
     result = evaluate(policy, env, episodes=episodes, seed=seed)

@@ -28,12 +28,11 @@ def evaluate(
     """Score a saved policy in the environment it was learned in, or in another."""
     from tasid.checks.scoring import score
     from tasid.policies import load
-    from tasid.targets import BlockMDP
 
     import_all(imports)
     loaded = load(policy)
     world = world_of(loaded, env, env_seed, settings)
-    number = episodes if episodes is not None else 10_000 if isinstance(world, BlockMDP) else 1_000
+    number = episodes if episodes is not None else 10_000 if world.traceable else 1_000
     _, result = score(loaded, world, episodes=number, seed=seed)
     result = {**result, "episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
     if as_json:

@@ -27,7 +27,7 @@ from tasid.cli.arguments import (
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator
-    from tasid.targets import BlockMDP, Target
+    from tasid.targets import Target
 
 
 def record(
@@ -60,7 +60,6 @@ def record(
 ) -> None:
     """Play whole episodes and write down what was seen, commanded and paid."""
     from tasid.runs.recording import check_free, record_episodes
-    from tasid.targets import BlockMDP
     from tasid.targets.registry import open_world
     from tasid.targets.target import for_horizon
 
@@ -76,10 +75,9 @@ def record(
     sim = None
     if simulator is not None or ours:
         sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
-    world: BlockMDP | Target = open_world(env, **options)
-    if isinstance(world, BlockMDP):
-        sim = sim or world.simulator
-    elif (steps := horizon or (sim.horizon if sim else 0)) > 0:
+    world: Target = open_world(env, **options)
+    sim = sim or world.simulator
+    if (steps := horizon or (sim.horizon if sim else 0)) > 0:
         world = for_horizon(world, steps)
     who = policy or ("plan" if sim is not None else "random")
     log = record_episodes(
@@ -105,13 +103,10 @@ def record(
     print(f"file              {out}")
 
 
-def _player(
-    who: str, world: BlockMDP | Target, sim: AbstractSimulator | None, eta: float | None
-) -> Any:
+def _player(who: str, world: Target, sim: AbstractSimulator | None, eta: float | None) -> Any:
     """A loaded policy, the plan with eyes shut, or nobody."""
     from tasid.policies import load
     from tasid.runs.recording import eyes_shut
-    from tasid.targets import BlockMDP
 
     if who == "random":
         return None
@@ -120,5 +115,4 @@ def _player(
         return load(folder / "policy" if (folder / "policy").is_dir() else folder)
     if sim is None:
         raise ValueError("--policy: plan, but there is no map to plan on; give --simulator")
-    target = world.target if isinstance(world, BlockMDP) else world
-    return eyes_shut(target, sim, eta=eta_for(eta, sim))
+    return eyes_shut(world, sim, eta=eta_for(eta, sim))

@@ -18,7 +18,6 @@ from tasid.policies.belief_policy import BeliefPolicy
 from tasid.policies.decoder import WIDTH, Decoder, Tracked
 from tasid.policies.evaluate import check_fit, oracle
 from tasid.policies.policy import Policy
-from tasid.targets import BlockMDP
 from tasid.targets.batches import episode_tables
 from tasid.targets.rollout import roll
 from tasid.targets.streams import CALIBRATION, MONITORING
@@ -28,7 +27,7 @@ _BINS = 10
 
 
 def estimate_eta(
-    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, episodes: int = 20, seed: int = 0
+    policy: BeliefPolicy | Policy, env: Target, *, episodes: int = 20, seed: int = 0
 ) -> EtaEstimate:
     """How often outcomes are not the intended ones, with the test against the planned η."""
     target = oracle(env, policy.horizon)
@@ -70,7 +69,7 @@ class Calibration:
 
 
 def calibrate(
-    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, episodes: int = 2_048, seed: int = 0
+    policy: BeliefPolicy | Policy, env: Target, *, episodes: int = 2_048, seed: int = 0
 ) -> Calibration:
     """Explore one step in fresh episodes, spread evenly over the steps, and compare.
 

@@ -26,7 +26,6 @@ from tasid.policies.betting import Wager, lower_bound
 from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.decoder import WIDTH
 from tasid.policies.evaluate import Scorable, batch_returns, check_fit, oracle
-from tasid.targets import BlockMDP
 from tasid.targets.streams import CERTIFICATION
 from tasid.targets.target import Target, seed_key
 
@@ -46,7 +45,7 @@ class Planned(Scorable, Protocol):
 
 def certification(
     policy: Planned,
-    env: BlockMDP | Target,
+    env: Target,
     *,
     delta: float = 0.05,
     epsilon: float | None = None,
@@ -185,7 +184,7 @@ def _bound(
 
 def _batches(target: Target, episodes: int) -> Iterator[range]:
     """Numbers of episodes to play together: whole batches where they cost next to nothing."""
-    room = WIDTH if target.traceable else min(getattr(target, "num_envs", _AT_A_TIME), WIDTH)
+    room = WIDTH if target.traceable else min(target.num_envs or _AT_A_TIME, WIDTH)
     for batch in range(0, episodes, WIDTH):
         end = min(batch + WIDTH, episodes)
         for first in range(batch, end, room):

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.policies.decoder import WIDTH
-from tasid.targets import BlockMDP
 from tasid.targets.batches import batch_tables, episode_tables
 from tasid.targets.rollout import Actor, roll
 from tasid.targets.streams import EVALUATION
@@ -60,9 +59,7 @@ class Score:
         return (self.mean - half, self.mean + half)
 
 
-def evaluate(
-    policy: Scorable, env: BlockMDP | Target, *, episodes: int = 10_000, seed: int = 0
-) -> Score:
+def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int = 0) -> Score:
     """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
     if episodes < 1:
         raise ValueError(f"episodes: {episodes} is below 1")
@@ -84,9 +81,9 @@ def batch_returns(
     return np.asarray(table, np.float64)
 
 
-def oracle(env: BlockMDP | Target, horizon: int) -> Target:
+def oracle(env: Target, horizon: int) -> Target:
     """The target of an environment, with the policy's horizon where it leaves that open."""
-    return env.target if isinstance(env, BlockMDP) else for_horizon(env, horizon)
+    return for_horizon(env, horizon)
 
 
 def check_fit(policy: Scorable, target: Target) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tasid.policies import BeliefPolicy, Policy
 from tasid.report.figures.filmstrip import STRIP_FRAMES, episode_gif, episode_strip
 from tasid.runs.watch import Episode, watch_episode
-from tasid.targets import BlockMDP, Target
+from tasid.targets import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class WatchedEpisode(Episode):
 
 
 def watch(
-    policy: BeliefPolicy | Policy, env: BlockMDP | Target, *, seed: int = 0, episode: int = 0
+    policy: BeliefPolicy | Policy, env: Target, *, seed: int = 0, episode: int = 0
 ) -> WatchedEpisode:
     """Follow a policy through one episode: what it saw, believed and did, step by step.
 

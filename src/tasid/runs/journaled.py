@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from tasid.files import write_bytes_atomically
 from tasid.files.sole_writer import sole_writer
+from tasid.maps import AbstractSimulator
 from tasid.runs.journal import Journal, Played
 from tasid.runs.unfinished import RECORD
-from tasid.targets import BlockMDP
 from tasid.targets.batches import Run, here, keys_of
+from tasid.targets.latent import Latent
 from tasid.targets.target import State, Target
 
 _REQUEST = "request.json"
@@ -71,7 +72,7 @@ class _Live:
         )
 
 
-class Journaled:
+class Journaled(Target):
     """Oracle access that asks a journal first, and the target for what is not in it.
 
     Commands are compared with those on record: if one differs, so does the run, and that is an
@@ -79,36 +80,37 @@ class Journaled:
     """
 
     traceable = False
+    num_actions: int
+    horizon: int
+    observation_shape: tuple[int, ...]
+    ends_early: bool
+    environment: Mapping[str, Any] | None
+    num_envs: int | None
+    retries: int
+    elsewhere: Any
 
     def __init__(self, target: Target, journal: Journal) -> None:
         self._target, self._journal = target, journal
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        value = getattr(self._target, name)
-        if name == "finished":
-            return self._finished
-        if name == "with_horizon":
-            return lambda horizon: Journaled(value(horizon), self._journal)
-        if name == "elsewhere" and value is not None:
-            return _Elsewhere(self._target, value, self._journal)
-        return value
+        self.num_actions, self.horizon = target.num_actions, target.horizon
+        self.observation_shape = target.observation_shape
+        self.ends_early, self.environment = target.ends_early, target.environment
+        self.num_envs, self.retries = target.num_envs, target.retries
+        inner = target.elsewhere
+        self.elsewhere = None if inner is None else _Elsewhere(target, inner, journal)
 
     @property
-    def num_actions(self) -> int:
-        """|A|."""
-        return self._target.num_actions
+    def observation_dtype(self) -> str:
+        """That of the target."""
+        return self._target.observation_dtype
 
-    @property
-    def horizon(self) -> int:
-        """H."""
-        return self._target.horizon
+    def with_horizon(self, horizon: int) -> Journaled:
+        """The same with episodes of so many steps."""
+        return Journaled(self._target.with_horizon(horizon), self._journal)
 
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return self._target.observation_shape
+    def latent_on(self, sim: AbstractSimulator) -> Latent | None:
+        """What is hidden in the target."""
+        return self._target.latent_on(sim)
 
     def reset(self, keys: jax.Array) -> tuple[_Now, Any]:
         """Start episodes, or find them on record."""
@@ -148,9 +150,9 @@ class Journaled:
     def failed(self, state: _Now) -> list[str | None]:
         """What kept episodes from being whole, [n]; None where nothing did."""
         troubles: list[str | None] = [None] * len(state.rows)
-        failed = getattr(self._target, "failed", None)
-        if failed is not None and state.live.size:
-            for i, trouble in zip(state.live, failed(state.inner), strict=True):
+        failed = self._target.failed(state.inner) if state.live.size else ()
+        if failed:
+            for i, trouble in zip(state.live, failed, strict=True):
                 troubles[i] = trouble
         return troubles
 
@@ -161,14 +163,14 @@ class Journaled:
                 self._journal.add(row.whole())
         self._journal.settle()
 
-    def _finished(self, state: _Now) -> NDArray[np.bool_]:
+    def finished(self, state: _Now) -> NDArray[np.bool_]:
+        """Which episodes have ended."""
         return state.over
 
     def _over(self, rows: Any, live: NDArray[np.int64], inner: State, steps: int) -> Any:
         over = np.zeros(len(rows), bool)
-        finished = getattr(self._target, "finished", None)
-        if finished is not None and live.size:
-            over[live] = np.asarray(finished(inner))
+        if self._target.ends_early and live.size:
+            over[live] = np.asarray(self._target.finished(inner))
         for i, row in enumerate(rows):
             if isinstance(row, _OnRecord):
                 over[i] = row.played.over[min(steps, len(row.played.over) - 1)]
@@ -252,12 +254,12 @@ def noting(target: Target, run: Run, *, rows: Sequence[int], width: int) -> Any:
 
 
 @contextmanager
-def on_record(world: BlockMDP | Target, folder: Path) -> Iterator[Any]:
+def on_record(world: Target, folder: Path) -> Iterator[Any]:
     """The same world, its episodes kept in a folder as they come, for the length of a block.
 
     Those of compiled targets are not: they are made again faster than they are read.
     """
-    if isinstance(world, BlockMDP) or world.traceable:
+    if world.traceable:
         yield world
         return
     journal = Journal(folder)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,8 +36,8 @@ from tasid.runs.memory import check_memory
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
-from tasid.targets import BlockMDP, Target
-from tasid.targets.target import check_wrapped, seed_key
+from tasid.targets import Target
+from tasid.targets.target import check_wrapped
 
 Episodes = int | Literal["auto"] | StartCounts
 
@@ -88,12 +87,9 @@ class LearningResult:
     """Episodes that somebody else had recorded."""
 
 
-World = BlockMDP | Target
-
-
 @overload
 def learn(
-    target: World,
+    target: Target,
     simulator: AbstractSimulator | None = None,
     *,
     eta: float,
@@ -110,7 +106,7 @@ def learn(
 ) -> LearningResult: ...
 @overload
 def learn(
-    target: World | Sequence[World],
+    target: Target | Sequence[Target],
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
@@ -125,7 +121,7 @@ def learn(
     callbacks: Sequence[Callback] = (),
 ) -> list[LearningResult]: ...
 def learn(
-    target: World | Sequence[World],
+    target: Target | Sequence[Target],
     simulator: AbstractSimulator | Sequence[AbstractSimulator] | None = None,
     *,
     eta: float,
@@ -200,11 +196,11 @@ def learn(
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
         if isinstance(episodes, int):
-            shape, dtype = one.observation_shape, dtype_of(one)
+            shape, dtype = one.observation_shape, one.observation_dtype
             check_memory(method, episodes, horizon=sim.horizon, shape=shape, dtype=dtype)
         check_starts(sim, starts)
         if begin is not None:
-            check_saved(begin, sim, one.observation_shape, dtype_of(one))
+            check_saved(begin, sim, one.observation_shape, one.observation_dtype)
     # Line 1 of Algorithm 2: the robust plan.
     plans = [robust_dp(sim, eta=eta) for sim in maps]
     folders = [_folder(run_dir, None if seeds is None else number) for number in group]
@@ -223,16 +219,15 @@ def learn(
         if method == "paper":
             learned = _run_paper(targets, plans, group, episodes, callbacks, memories[0])
             results = [
-                _paper_result(*one, world, target)
-                for one, world, target in zip(learned, worlds, targets, strict=True)
+                _paper_result(*one, target) for one, target in zip(learned, targets, strict=True)
             ]
         else:
             results = [
                 _learn_beliefs(
-                    world, target, plan, number, episodes, classes, model, callbacks, memory, begin
+                    target, plan, number, episodes, classes, model, callbacks, memory, begin
                 )
-                for world, target, plan, number, memory in zip(
-                    worlds, targets, plans, group, memories, strict=True
+                for target, plan, number, memory in zip(
+                    targets, plans, group, memories, strict=True
                 )
             ]
         for result, folder in zip(results, folders, strict=True):
@@ -261,7 +256,6 @@ def _folder(run_dir: str | Path | None, seed: int | None) -> Path | None:
 
 
 def _learn_beliefs(
-    world: World,
     target: Target,
     plan: RobustPlan,
     seed: int,
@@ -294,8 +288,8 @@ def _learn_beliefs(
         learnt.best.emission,
         float(learnt.setting.weights().eta),
         target.observation_shape,
-        dtype_of(target),
-        environment_of(world, target),
+        target.observation_dtype,
+        target.environment,
     )
     return LearningResult(policy, learnt.recorded.number, _belief_diagnostics(learnt, plan))
 
@@ -392,12 +386,11 @@ def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[ty
     return list(given)
 
 
-def _map_of(world: World, given: AbstractSimulator | None) -> AbstractSimulator:
-    if isinstance(world, BlockMDP):
-        return world.simulator if given is None else given
-    check_wrapped(world)
-    if given is not None:
-        return given
+def _map_of(target: Target, given: AbstractSimulator | None) -> AbstractSimulator:
+    check_wrapped(target)
+    found = target.simulator if given is None else given
+    if found is not None:
+        return found
     raise ValueError("simulator: this target brings no map of its own; give one")
 
 
@@ -412,29 +405,13 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         )
 
 
-def environment_of(world: World, target: Target) -> Mapping[str, Any] | None:
-    """What makes the target again, for the record."""
-    if isinstance(world, BlockMDP):
-        return {"name": world.name, "options": dict(world.options)}
-    return getattr(target, "environment", None)
-
-
-def dtype_of(target: Target) -> str:
-    dtype = getattr(target, "observation_dtype", None)
-    if dtype is not None:
-        return dtype
-    return np.dtype(jax.eval_shape(target.reset, seed_key(0)[None])[1].dtype).name
-
-
-def _paper_result(
-    run: Learned, diagnostics: Diagnostics, world: World, target: Target
-) -> LearningResult:
+def _paper_result(run: Learned, diagnostics: Diagnostics, target: Target) -> LearningResult:
     policy = Policy(
         run.plan,
         run.decoder,
         target.observation_shape,
-        dtype_of(target),
+        target.observation_dtype,
         "paper",
-        environment_of(world, target),
+        target.environment,
     )
     return LearningResult(policy, run.episodes, diagnostics)

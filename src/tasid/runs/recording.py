@@ -16,8 +16,7 @@ from tasid.learning.belief.method import actor_of, flat_fit, setting_for
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.policies.evaluate import Scorable, check_fit
 from tasid.runs.episode_log import DTYPES, EpisodeLog, check_size
-from tasid.runs.learn import dtype_of, environment_of
-from tasid.targets import BlockMDP, Target
+from tasid.targets import Target
 from tasid.targets.rollout import Actor
 from tasid.targets.streams import RECORDING
 from tasid.targets.target import seed_key
@@ -44,7 +43,7 @@ def eyes_shut(target: Target, sim: AbstractSimulator, *, eta: float) -> Actor:
 
 
 def record_episodes(
-    world: BlockMDP | Target,
+    target: Target,
     policy: Scorable | Actor | None,
     *,
     episodes: int,
@@ -59,10 +58,9 @@ def record_episodes(
         raise ValueError(f"episodes: {episodes} is below 1")
     if not 0 <= explore <= 1:
         raise ValueError(f"explore: {explore} is no share, 0 … 1")
-    target = world.target if isinstance(world, BlockMDP) else world
     if target.horizon < 1:
         raise ValueError("horizon: this target does not say how long an episode is; give one")
-    dtype = dtype_of(target)
+    dtype = target.observation_dtype
     if dtype not in DTYPES:
         raise ValueError(f"observations: {dtype} is none of {', '.join(DTYPES)}")
     check_size(episodes, target.horizon, target.observation_shape, dtype)
@@ -76,9 +74,7 @@ def record_episodes(
         phase=RECORDING,
     )
     recorded = recorded._replace(observations=np.asarray(recorded.observations, dtype))
-    return EpisodeLog(
-        recorded, target.num_actions, hasattr(target, "finished"), environment_of(world, target)
-    )
+    return EpisodeLog(recorded, target.num_actions, target.ends_early, target.environment)
 
 
 def _actor(policy: Any, target: Target) -> Actor:

@@ -112,7 +112,7 @@ def train(
 
 
 def _scores(
-    order: Order, env: BlockMDP | Target, result: LearningResult
+    order: Order, env: Target, result: LearningResult
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary's figures, and the arrays behind them."""
     scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
@@ -161,9 +161,7 @@ def _visits(result: LearningResult) -> dict[str, Any]:
     return {} if visits is None else {"visits": visits}
 
 
-def _certificate(
-    order: Order, env: BlockMDP | Target, result: LearningResult
-) -> dict[str, Any] | None:
+def _certificate(order: Order, env: Target, result: LearningResult) -> dict[str, Any] | None:
     """What fresh episodes show about the policy, which they had no part in choosing."""
     if order.certify is None:
         return None
@@ -215,7 +213,7 @@ def _choices(order: Order) -> dict[str, Any]:
     return {name: getattr(order, name) for name in ("starts", "classes")}
 
 
-def _asked(order: Order, env: BlockMDP | Target, begin: BeliefPolicy | None) -> dict[str, Any]:
+def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, Any]:
     # A folder may hold another policy tomorrow: its digest says which one it was.
     came = None if begin is None else {"folder": order.from_policy, "digest": begin.digest}
     options = env.options if isinstance(env, BlockMDP) else order.options

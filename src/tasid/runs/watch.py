@@ -103,7 +103,7 @@ class Episode:
 
 def watch_episode(
     policy: BeliefPolicy | Policy,
-    env: BlockMDP | Target,
+    env: Target,
     *,
     seed: int = 0,
     episode: int = 0,
@@ -131,7 +131,7 @@ def watch_episode(
         policy.agent() if isinstance(policy, BeliefPolicy) else policy.agent(slot=episode % WIDTH)
     )
     state, seen = target.reset(keys)
-    advance = jax.jit(type(target).step) if target.traceable else type(target).step
+    advance = jax.jit(_advance) if target.traceable else _advance
     rows, beliefs = [], []
     for h in range(target.horizon):
         x = np.asarray(seen[slot])
@@ -158,6 +158,10 @@ def watch_episode(
         beliefs=tuple(beliefs) if beliefs else None,
         carried_after=carried_after,
     )
+
+
+def _advance(target: Target, *taken: Any) -> tuple[Any, Any, Any]:
+    return target.step(*taken)
 
 
 def _elsewhere(policy: BeliefPolicy | Policy, seed: int, episode: int) -> int:

@@ -58,10 +58,14 @@ def _compiled(run: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(run)
 
 
-class Seats:
+class Seats(Target):
     """A target of full width in which only some rows are real; the others never touch it."""
 
     traceable = False
+    num_actions: int
+    horizon: int
+    observation_shape: tuple[int, ...]
+    ends_early: bool
 
     def __init__(self, target: Target, rows: Sequence[int], width: int) -> None:
         self._target, self._rows, self._width = target, np.asarray(rows), width
@@ -69,6 +73,7 @@ class Seats:
         self._state: State = None
         self.num_actions, self.horizon = target.num_actions, target.horizon
         self.observation_shape = target.observation_shape
+        self.ends_early = target.ends_early
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """Start the real rows' episodes."""
@@ -86,20 +91,15 @@ class Seats:
 
     def finished(self, state: State) -> jax.Array:
         """Which real rows' episodes have ended; the others have not begun."""
-        finished = getattr(self._target, "finished", None)
-        over = np.zeros(self._rows.size, bool) if finished is None else finished(state)
-        return self._spread(over)
+        return self._spread(self._target.finished(state))
 
     def troubles(self) -> Sequence[str | None]:
         """What went wrong with the real rows' episodes up to now."""
-        failed = getattr(self._target, "failed", None)
-        return [None] * self._rows.size if failed is None else failed(self._state)
+        return self._target.failed(self._state) or [None] * self._rows.size
 
     def settle(self) -> None:
-        """Tell the target that these episodes are over, if it wants to know."""
-        settled = getattr(self._target, "settled", None)
-        if settled is not None:
-            settled(self._state)
+        """Tell the target that these episodes are over."""
+        self._target.settled(self._state)
 
     def _spread(self, rows: Any) -> jax.Array:
         table = np.asarray(rows)
@@ -126,10 +126,9 @@ def in_groups(
     target: Target, groups: Sequence[tuple[Run, Iterable[int]]], *, width: int
 ) -> list[Any]:
     """As `in_waves`, for several at once: a target that plays elsewhere has more to hand out."""
-    elsewhere = getattr(target, "elsewhere", None)
-    if elsewhere is None:
+    if target.elsewhere is None:
         return [here(target, run, rows=rows, width=width) for run, rows in groups]
-    played = elsewhere.play(target, [(run, list(rows)) for run, rows in groups], width)
+    played = target.elsewhere.play(target, [(run, list(rows)) for run, rows in groups], width)
     return [joined(parts) for parts in played]
 
 
@@ -142,7 +141,7 @@ def here(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
     """`in_waves` by this very process."""
     wanted = list(rows)
     waiting, attempts = list(wanted), Counter[int]()
-    room, retries = getattr(target, "num_envs", width), getattr(target, "retries", 0)
+    room = target.num_envs or width
     kept: dict[int, list[NDArray[Any]]] = {}
     shape: Any = None
     while waiting:
@@ -156,7 +155,7 @@ def here(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
                 kept[row] = [table[row].copy() for table in tables]
                 continue
             attempts[row] += not isinstance(trouble, Collateral)
-            if attempts[row] > retries:
+            if attempts[row] > target.retries:
                 raise EpisodeFailed(f"env: an episode failed {attempts[row]} times, last {trouble}")
             waiting.insert(0, row)
     columns = zip(*(kept[row] for row in wanted), strict=True)

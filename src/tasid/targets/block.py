@@ -8,7 +8,7 @@ the latent side, which is for evaluation only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,12 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.maps import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
+from tasid.maps import AbstractSimulator, PerturbedMDP
+from tasid.targets.latent import Latent, Worlds
 from tasid.targets.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE, SIGHT, START
-from tasid.targets.target import State, stream
-
-Worlds = tuple[tuple[float, PerturbedMDP], ...]
-"""Latent MDPs and how likely an episode is in each of them."""
+from tasid.targets.target import State, Target, stream
 
 
 class Emission(Protocol):
@@ -62,7 +60,7 @@ class Circumstances(Protocol):
     meta_fields=["horizon"],
 )
 @dataclass(frozen=True)
-class BlockTarget:
+class BlockTarget(Target):
     """The oracle: latent tables and an emission, reachable only by acting."""
 
     successor: jax.Array
@@ -78,6 +76,8 @@ class BlockTarget:
     horizon: int
     circumstances: Any = None
 
+    traceable = True
+
     @property
     def num_actions(self) -> int:
         """|A|."""
@@ -87,11 +87,6 @@ class BlockTarget:
     def observation_shape(self) -> tuple[int, ...]:
         """The shape of one observation."""
         return self.emission.shape
-
-    @property
-    def traceable(self) -> bool:
-        """Always: everything here is JAX."""
-        return True
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """s₁ ~ μ, x₁ ~ q(· | s₁)."""
@@ -138,49 +133,66 @@ def _invert(cumulative: jax.Array, drawn: jax.Array) -> jax.Array:
     return jnp.minimum((drawn >= cumulative).sum(axis=-1), cumulative.shape[-1] - 1)
 
 
-@dataclass(frozen=True)
-class Latent:
-    """The far side of the wall: for evaluation and diagnosis, never for a learner."""
-
-    world: PerturbedMDP
-    """The only one, or that of an episode whose circumstances hinder nobody."""
-    _worlds: Callable[[], Worlds] | None = None
-
-    @property
-    def worlds(self) -> Worlds:
-        """All of them, by the circumstances of an episode."""
-        return ((1.0, self.world),) if self._worlds is None else self._worlds()
-
-    def robust_value(self, plan: RobustPlan) -> float:
-        """What the plan earns here with latent access, exactly."""
-        return sum(chance * policy_value(world, plan) for chance, world in self.worlds)
-
-    def blind_value(self) -> float:
-        """What the best constant action or the open-loop nominal plan earns here, exactly."""
-        return blind_value(self.worlds)
-
-    @staticmethod
-    def states(state: State) -> jax.Array:
-        """The latent states [W] inside a block target's opaque state."""
-        return state
-
-
 @dataclass(frozen=True, eq=False)
-class BlockMDP:
-    """An environment of ours: the map a user would have, the target, and its hidden side."""
+class BlockMDP(Target):
+    """An environment of ours: the map a user would have, the oracle, and its hidden side.
+
+    It is a target, too. Compiled code sees nothing of it but the oracle.
+    """
 
     name: str
     options: Mapping[str, Any]
     """Everything `tasid.make` needs to build this very instance again, its seed included."""
-    simulator: AbstractSimulator
+    simulator: AbstractSimulator = field()  # Target's default is not its
     target: BlockTarget
     _world: PerturbedMDP
     _worlds: Callable[[], Worlds] | None = None
+
+    traceable = True
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self.target.num_actions
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.target.horizon
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self.target.observation_shape
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """Its name and its options."""
+        return {"name": self.name, "options": dict(self.options)}
+
+    def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
+        """As the oracle does."""
+        return self.target.reset(keys)
+
+    def step(
+        self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array]:
+        """As the oracle does."""
+        return self.target.step(state, actions, h, keys)
 
     @property
     def latent(self) -> Latent:
         """The door to the latent side, for evaluation only."""
         return Latent(self._world, self._worlds)
+
+    def latent_on(self, sim: AbstractSimulator) -> Latent:
+        """The same: whatever map somebody plans on, this is where the plan is carried out."""
+        return self.latent
+
+
+jax.tree_util.register_pytree_node(
+    BlockMDP, lambda env: ((env.target,), None), lambda _, children: children[0]
+)
 
 
 def block_mdp(

@@ -2,7 +2,7 @@
 
 An actor is two functions on a batch of fixed width: `start(observations) → carry` and
 `act(carry, observations, h) → (carry, actions)`. In a traceable target the loop is compiled;
-elsewhere the same body runs step by step, and `waves` says how many at a time.
+elsewhere the same body runs step by step, and `batches` says how many at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from tasid.targets.target import EpisodeFailed, State, Target
+from tasid.targets.target import State, Target, refuse_failures
 
 Carry = Any
 
@@ -52,16 +52,8 @@ def advance(
     carry, actions = act(actor, moment.carry, moment.observations, h)
     state, observations, rewards = target.step(moment.state, actions, h, keys)
     if not target.traceable:
-        _refuse_failures(target, state)
+        refuse_failures(target, state)
     return Moment(state, observations, carry, moment.returns + rewards), actions
-
-
-def _refuse_failures(target: Target, state: State) -> None:
-    """Only `waves` can run a broken episode again; nobody else may take it for a whole one."""
-    failed = getattr(target, "failed", None)
-    troubles = [] if failed is None else [why for why in failed(state) if why is not None]
-    if troubles:
-        raise EpisodeFailed(f"env: an episode failed {troubles[0]}")
 
 
 def _start(actor: Actor, observations: jax.Array) -> Carry:

@@ -6,53 +6,111 @@ opaque: latent states exist behind it, but nothing here reads them.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from tasid.maps import AbstractSimulator
+
+if TYPE_CHECKING:
+    from tasid.targets.latent import Latent
 
 State = Any
 """Whatever a target needs to go on with its episodes; never looked into by a learner."""
 
 
-@runtime_checkable
-class Target(Protocol):
-    """A batch of episodes, advanced together.
+class Target:
+    """A batch of episodes, advanced together: six things to say, and some that can be left out.
 
-    `traceable` targets are JAX pytrees whose methods may run inside a compiled loop. Every episode
-    has a key of its own, and all randomness of the episode derives from it.
-
-    Where episodes may end before the horizon, a method `finished(state) → bool [W]` tells: the last
-    observation then repeats and nothing more is paid. Targets that are not traceable may say how
-    many episodes they run at a time (`num_envs`) and what their observations are
-    (`observation_dtype`); `failed(state)` gives for every episode None, or what went wrong so that
-    it has to be run again, at most `retries` times; `settled(state)` is told when they are over;
-    `with_horizon(H)` adapts them to a map.
+    A target has `num_actions`, `horizon`, `observation_shape` and `traceable`, as fields,
+    properties or attributes of the class, and the methods `reset` and `step`. Targets that are
+    `traceable` are JAX pytrees whose methods may run inside a compiled loop. Every episode has a
+    key of its own, and all randomness of the episode derives from it. The rest has a default.
     """
 
-    @property
-    def num_actions(self) -> int:
-        """|A|."""
+    if TYPE_CHECKING:  # at run time a property here would stand in the way of fields
 
-    @property
-    def horizon(self) -> int:
-        """H: how many actions an episode takes."""
+        @property
+        def num_actions(self) -> int:
+            """|A|."""
 
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
+        @property
+        def horizon(self) -> int:
+            """H: how many actions an episode takes."""
 
-    @property
-    def traceable(self) -> bool:
-        """May `reset` and `step` be traced by JAX?"""
+        @property
+        def observation_shape(self) -> tuple[int, ...]:
+            """The shape of one observation."""
+
+        @property
+        def traceable(self) -> bool:
+            """May `reset` and `step` be traced by JAX?"""
+
+        @property
+        def simulator(self) -> AbstractSimulator | None:
+            """The map that it brings along, if any."""
+
+        @property
+        def environment(self) -> Mapping[str, Any] | None:
+            """Name and options that make it again, for the record, if it can be made again."""
+
+        @property
+        def ends_early(self) -> bool:
+            """May episodes end before the horizon? Then `finished` tells which did."""
+
+        @property
+        def num_envs(self) -> int | None:
+            """How many episodes it runs at a time, at most."""
+
+        @property
+        def retries(self) -> int:
+            """How often an episode that `failed` is run again."""
+
+        @property
+        def elsewhere(self) -> Any:
+            """Who plays whole episodes in the place of this process, if anybody does."""
+    else:
+        simulator = environment = num_envs = elsewhere = None
+        ends_early, retries = False, 0
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """Start one episode per key [W]; give the first observations [W, …]."""
+        raise NotImplementedError
 
     def step(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
         """Take actions [W] at step h; give the next observations [W, …] and rewards [W]."""
+        raise NotImplementedError
+
+    @property
+    def observation_dtype(self) -> str:
+        """What an observation's numbers are; float32 where JAX cannot tell."""
+        if not self.traceable:
+            return "float32"
+        return np.dtype(jax.eval_shape(self.reset, seed_key(0)[None])[1].dtype).name
+
+    def finished(self, state: State) -> Any:
+        """Which episodes have ended, bool [W]: their last observation repeats, nothing is paid."""
+        raise NotImplementedError
+
+    def failed(self, state: State) -> Sequence[str | None]:
+        """What went wrong, episode by episode, so that it has to be run again; () for nothing."""
+        return ()
+
+    def settled(self, state: State) -> None:
+        """Called when these episodes are over."""
+
+    def with_horizon(self, horizon: int) -> Target:
+        """The same with episodes of so many steps, or itself if that cannot be chosen."""
+        return self
+
+    def latent_on(self, sim: AbstractSimulator) -> Latent | None:
+        """What is hidden from learners, where it is known and this is its map: for evaluation."""
+        return None
 
 
 class Collateral(str):
@@ -65,7 +123,7 @@ class EpisodeFailed(ValueError):
 
 def check_wrapped(target: Any) -> None:
     """Refuse what gives no oracle access, saying how to get it from a Gymnasium environment."""
-    if hasattr(target, "num_actions"):
+    if isinstance(target, Target):
         return
     kind = type(target).__name__
     if hasattr(target, "action_space") or callable(target) or isinstance(target, str):
@@ -73,20 +131,25 @@ def check_wrapped(target: Any) -> None:
             f"target: {kind} is not a target yet; wrap it with tasid.wrap(…), which takes a "
             "Gymnasium environment, its id, or a function that makes it"
         )
-    raise TypeError(f"target: {kind} has no num_actions; a target has what tasid.Target says")
+    raise TypeError(f"target: {kind} is no target; make it a subclass of tasid.Target")
 
 
 def for_horizon(target: Target, horizon: int) -> Target:
     """The target with episodes of so many steps, if it can be had."""
     check_wrapped(target)
-    adapt = getattr(target, "with_horizon", None)
-    return target if adapt is None or target.horizon == horizon else adapt(horizon)
+    return target if target.horizon == horizon else target.with_horizon(horizon)
 
 
 def unfinished(target: Target, state: State, width: int) -> jax.Array:
     """Which episodes have not ended, bool [W]; all of them in targets that do not tell."""
-    finished = getattr(target, "finished", None)
-    return jnp.ones(width, bool) if finished is None else ~finished(state)
+    return ~jnp.asarray(target.finished(state)) if target.ends_early else jnp.ones(width, bool)
+
+
+def refuse_failures(target: Target, state: State) -> None:
+    """Only `batches` can run a broken episode again; nobody else may take it for a whole one."""
+    troubles = [why for why in target.failed(state) if why is not None]
+    if troubles:
+        raise EpisodeFailed(f"env: an episode failed {troubles[0]}")
 
 
 def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,8 +11,12 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.maps import AbstractSimulator
+from tasid.maps.sources.toy_text import from_toy_text
+from tasid.maps.sources.trouble import MapError, MapWarning
 from tasid.targets.gym.lanes import Lanes, Seen
-from tasid.targets.target import Collateral
+from tasid.targets.latent import Latent
+from tasid.targets.target import Collateral, Target
 
 
 class Episodes(NamedTuple):
@@ -24,7 +29,7 @@ class Episodes(NamedTuple):
     """What the environment raised: then this is no episode, and has to be run again."""
 
 
-class GymTarget:
+class GymTarget(Target):
     """Oracle access to a Gymnasium environment; `wrap` makes it.
 
     An episode that terminates is absorbing: its last observation repeats, it pays nothing and its
@@ -33,6 +38,15 @@ class GymTarget:
     """
 
     traceable = False
+    ends_early = True
+    horizon: int
+    """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
+    retries: int
+    """How often an episode in which the environment raised is run again."""
+    environment: Mapping[str, Any] | None
+    """Name and options that make this target again, if it came from an id."""
+    elsewhere: Any
+    """Who plays whole episodes in the place of this process (`targets.ray.crew`), if any."""
 
     def __init__(
         self,
@@ -47,18 +61,12 @@ class GymTarget:
         elsewhere: Any = None,
     ) -> None:
         self._lanes = lanes
-        self.elsewhere = elsewhere
-        """Who plays whole episodes in the place of this process (`targets.ray.crew`), if any."""
-        self.retries = retries
-        """How often an episode in which the environment raised is run again."""
+        self.elsewhere, self.retries, self.environment = elsewhere, retries, environment
         self._tolerant = tolerant
         self.name = name
         self.horizon = horizon
-        """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
         self.limit = limit
         """The number of steps at which the environment cuts episodes off, if it is known."""
-        self.environment = environment
-        """Name and options that make this target again, if it came from an id."""
 
     @property
     def num_actions(self) -> int:
@@ -93,6 +101,23 @@ class GymTarget:
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """An environment as it was before wrapping: a new one, or the only one there is."""
         return self._lanes.maker.factory()
+
+    def latent_on(self, sim: AbstractSimulator) -> Latent | None:
+        """That of a toy-text environment, if its own table gives this very map."""
+        if self.reset_options:
+            return None  # its table does not say where `reset` begins when told something
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MapWarning)
+            try:
+                env = self.make_env()
+                toy = from_toy_text(env, horizon=sim.horizon, deterministic="most-likely")
+            except MapError:  # no toy text
+                return None
+        same = all(
+            np.array_equal(getattr(toy.simulator, name), getattr(sim, name))
+            for name in ("successor", "reward", "starts", "start_probabilities")
+        )
+        return Latent(toy.world) if same and toy.world is not None else None
 
     def with_horizon(self, horizon: int) -> GymTarget:
         """The same environments with episodes of so many actions."""

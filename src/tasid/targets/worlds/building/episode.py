@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import PerturbedMDP
-from tasid.targets.block import Worlds
+from tasid.targets.latent import Worlds
 from tasid.targets.worlds.counter_hash import random_bits, uniform
 
 PERSON, CHAIR = 0, 1
