@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.followed import Carried, Followed, final_states, follow
 from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.features import fit_looks
+from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import Moments
-from tasid.learning.belief.method import Fit, actor_of, setting_for
+from tasid.learning.belief.method import BeliefFit, actor_of, setting_for
 from tasid.maps import RobustPlan
 from tasid.policies.belief_policy import LOST, BeliefPolicy
 from tasid.runs.learn import LearningResult
@@ -92,7 +92,7 @@ def informed(env: BlockMDP, plan: RobustPlan) -> BeliefActor:
     classes = Classes.of(setting.chain, "place", plan.simulator)
     states = np.asarray(setting.chain.states[0])
     shown = [_shown(env.target, jnp.asarray(states), number) for number in range(_SHOWN)]
-    looks = fit_looks(np.concatenate(shown[:2]))
+    looks = fit_features(np.concatenate(shown[:2]))
     features = [np.asarray(looks(jnp.asarray(x), jnp.int32(0)), np.float64) for x in shown]
     counts = np.full(classes.number, float(_SHOWN))
     rows = np.concatenate(features)
@@ -100,7 +100,7 @@ def informed(env: BlockMDP, plan: RobustPlan) -> BeliefActor:
         counts, np.sum(features, axis=0), float(len(rows)), rows.sum(0), rows.T @ rows
     )
     emission = setting.gaussians(classes, moments)
-    return actor_of(setting, Fit("informed", classes, looks, emission, counts))
+    return actor_of(setting, BeliefFit("informed", classes, looks, emission, counts))
 
 
 def _shown(target: Any, states: jax.Array, number: int) -> Table:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tasid
-from tasid.targets.gym.lava import LavaCrossingEnv
+from tasid.targets.gym.lava import MinigridLavaEnv
 from tasid.targets.target import episode_keys, seed_key
 
 TARGET = 50.0
@@ -78,7 +78,7 @@ def _native(height: int, width: int) -> Callable[[], float]:
 
 
 def _gymnasium(height: int, steps: int) -> Callable[[], float]:
-    env = LavaCrossingEnv(height=height)
+    env = MinigridLavaEnv(height=height)
     rng = np.random.default_rng(0)
 
     def measure() -> float:

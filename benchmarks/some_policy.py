@@ -8,7 +8,7 @@ import numpy as np
 import tasid
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.features import fit_looks
+from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import flat_gaussians
 from tasid.learning.belief.method import DIMENSIONS
 from tasid.policies.belief_policy import BeliefPolicy
@@ -21,7 +21,7 @@ def some_policy(env: tasid.BlockMDP, number: int = 256) -> tuple[BeliefPolicy, n
     How long a decision takes depends on sizes only, and these are the learned ones.
     """
     observations = np.asarray(env.target.reset(episode_keys(seed_key(0), 0, jnp.arange(number)))[1])
-    looks = fit_looks(observations)
+    looks = fit_features(observations)
     classes = Classes.of(Chain.of(env.simulator), "place", env.simulator)
     emission = flat_gaussians(classes.number, looks.components.shape[1], DIMENSIONS)
     rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tasid.experiments.records import Records
-from tasid.experiments.sweep import Desk, Experiment, Job
+from tasid.experiments.sweep import Experiment, Job, JobContext
 
 STEPS = 6
 
@@ -28,7 +28,7 @@ def walks(place=None, *, number=4, pause=0.0):
     return Experiment("walks", "Walks", jobs, walk)
 
 
-def walk(job: Job, desk: Desk) -> None:
+def walk(job: Job, desk: JobContext) -> None:
     (seed,) = job.seeds
     log = desk.log(seed)
     kept = log.resume()

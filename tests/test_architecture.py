@@ -299,6 +299,15 @@ def test_defaults_are_the_papers() -> None:
     assert (env.simulator.num_actions, env.options["eta"], env.options["noise"]) == (10, 0.1, 0.1)
 
 
+def test_no_two_classes_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for file in MODULES:
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(file.relative_to(SOURCE)))
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
+
+
 def test_every_package_and_every_module_is_in_the_picture_of_the_house() -> None:
     picture = (ROOT / "docs" / "architecture.md").read_text()
     assert not [name for name in FLOORS if f"tasid.{name}" not in picture]

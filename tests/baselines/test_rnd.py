@@ -10,7 +10,7 @@ from test_ppo import Net
 
 from probes import probe
 from tasid.baselines.ppo import PPOConfig
-from tasid.baselines.rnd import RND, Moments
+from tasid.baselines.rnd import RND, RunningMoments
 from tasid.baselines.training import ppo
 from tasid.models.descent import Descent
 from tasid.models.networks import Dense
@@ -54,7 +54,7 @@ def test_scores_and_learning_agree_with_the_reference():
 
 
 def test_moments_are_those_of_all_rows():
-    known = Moments.none((5,))
+    known = RunningMoments.none((5,))
     rows = batches(6, rows=300)
     for x in rows:
         known = known.including(jnp.asarray(x, jnp.float32), jnp.ones(300))
@@ -69,7 +69,7 @@ def test_moments_are_those_of_all_rows():
 
 def test_moments_of_constants():
     """What never changes is divided by something."""
-    known = Moments.none((2,)).including(jnp.full((10, 2), 7.0), jnp.ones(10))
+    known = RunningMoments.none((2,)).including(jnp.full((10, 2), 7.0), jnp.ones(10))
     np.testing.assert_allclose(known.mean, 7.0)
     assert (known.deviation > 0).all()
 

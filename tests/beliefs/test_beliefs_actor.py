@@ -19,7 +19,7 @@ from mdps import etas, quick, worlds
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.features import fit_looks
+from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import Gaussians
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.policies import belief_policy
@@ -32,7 +32,7 @@ NEAR = 1e-5
 def a_policy(env: tasid.BlockMDP, observations: np.ndarray, seed: int) -> BeliefPolicy:
     """One that never learned: looks are drawn at random, so that its beliefs stay undecided."""
     plan = robust_dp(env.simulator, eta=0.1)
-    looks = fit_looks(observations)
+    looks = fit_features(observations)
     chain = Chain.of(env.simulator)
     number, size = Classes.of(chain, "place", env.simulator).number, looks.components.shape[1]
     rng, kept = np.random.default_rng(seed), min(size, 16)

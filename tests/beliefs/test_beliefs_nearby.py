@@ -12,7 +12,7 @@ import pytest
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.fitting import Setting, schedule
+from tasid.beliefs.fitting import BeliefSetting, schedule
 from tasid.beliefs.nearby import is_large, near, part_of
 from tasid.maps import AbstractSimulator
 
@@ -69,7 +69,7 @@ def episodes(number_of_classes: int) -> Episodes:
 def test_what_is_seen_before_the_edge_is_seen_as_on_the_whole_map(world):
     _, chain, classes = world
     advantage = jnp.zeros((HORIZON, chain.num_slots, 5))
-    whole = Setting(chain, advantage, 0.2, 8)
+    whole = BeliefSetting(chain, advantage, 0.2, 8)
     part, those = whole.near(classes, np.zeros(classes.number), steps=STEPS)
     assert part.chain.num_slots == 256
     seen, found = (
@@ -120,7 +120,7 @@ def test_small_maps_and_lists_by_step_are_left_whole(world):
     small = Chain.of(sim.with_horizon(8))
     assert not is_large(small)
     assert len(schedule("forward", small)) > len(schedule("forward", chain)) - 4
-    setting = Setting(small, jnp.zeros((8, small.num_slots, 5)), 0.2, 8)
+    setting = BeliefSetting(small, jnp.zeros((8, small.num_slots, 5)), 0.2, 8)
     own = Classes.of(small, "place", sim)
     assert setting.near(own, np.zeros(own.number), steps=0) == (setting, own)
     del classes

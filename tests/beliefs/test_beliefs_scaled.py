@@ -18,7 +18,7 @@ from mdps import quick, seeds
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.features import AsSeen, fit_looks
+from tasid.beliefs.features import AsSeen, fit_features
 from tasid.beliefs.scaled import Differentiable, Layers, Predicting, Scaled, fit_scaled
 from tasid.beliefs.smoother import labelled, posterior
 from tasid.files import ArtifactError, read_artifact
@@ -196,7 +196,7 @@ def test_models_that_do_not_fit_are_named() -> None:
         learn(model=Own(), method="paper")
 
 
-def policy_by(model: Any, *, looks: Any = None) -> tuple[BeliefPolicy, np.ndarray]:
+def policy_by(model: Any, *, feature_map: Any = None) -> tuple[BeliefPolicy, np.ndarray]:
     """A policy on a small lock that sees by a model as `init` makes it, and observations."""
     env = tasid.make("combination-lock", horizon=4)
     plan = robust_dp(env.simulator, eta=0.1)
@@ -207,11 +207,11 @@ def policy_by(model: Any, *, looks: Any = None) -> tuple[BeliefPolicy, np.ndarra
         model.init(jax.random.key(7), number),
         jnp.zeros(number),
         jnp.full(number, 0.5),
-        Differentiable(model, None if looks else (size,)),
+        Differentiable(model, None if feature_map else (size,)),
         size,
     )
-    looks = looks(seen) if looks else AsSeen((size,))
-    return BeliefPolicy(plan, "place", looks, emission, 0.1, (size,), "float32"), seen
+    features = feature_map(seen) if feature_map else AsSeen((size,))
+    return BeliefPolicy(plan, "place", features, emission, 0.1, (size,), "float32"), seen
 
 
 def assert_equal_agents(one: BeliefPolicy, other: BeliefPolicy, seen: np.ndarray) -> None:
@@ -225,7 +225,7 @@ SIZE = tasid.make("combination-lock", horizon=4).target.observation_shape[0]
 
 
 def test_a_network_is_saved(tmp_path: Any) -> None:
-    policy, seen = policy_by(Layers(SIZE, 8), looks=fit_looks)
+    policy, seen = policy_by(Layers(SIZE, 8), feature_map=fit_features)
     assert_equal_agents(policy, tasid.load(policy.save(tmp_path / "policy")), seen)
     with pytest.raises(ValueError, match=r"Nested given, but the policy .* none of your own"):
         tasid.load(tmp_path / "policy", model=Nested())

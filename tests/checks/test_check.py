@@ -12,7 +12,7 @@ import pytest
 
 import tasid
 from tasid.checks.check import check_target
-from tasid.checks.separability import Accuracy, told_apart
+from tasid.checks.separability import Accuracy, separability
 from tasid.checks.sight import leaks
 from tasid.checks.sites import equal_pairs
 from tasid.checks.subject import Subject
@@ -272,9 +272,9 @@ def test_chance_stays_chance_and_a_difference_is_found():
     rng = np.random.default_rng(0)
     label = rng.integers(2, size=400)
     before, after = rng.normal(size=(2, 400, 30))
-    assert told_apart(before, after, label).p_value(0.5) > 0.01
+    assert separability(before, after, label).p_value(0.5) > 0.01
     after[:, 3] += 3.0 * label
-    found = told_apart(before, after, label)
+    found = separability(before, after, label)
     assert found.rate > 0.8
     assert found.p_value(0.5) < 1e-9
 
@@ -283,9 +283,9 @@ def test_images_far_wider_than_the_sample_are_told_apart_as_well():
     rng = np.random.default_rng(1)
     label = rng.integers(2, size=120)
     before, after = rng.integers(0, 255, size=(2, 120, 40, 40, 3)).astype(np.uint8)
-    assert told_apart(before, after, label).p_value(0.5) > 0.01
+    assert separability(before, after, label).p_value(0.5) > 0.01
     after[label == 1, 5:15, 5:15] = 200
-    assert told_apart(before, after, label).rate > 0.95
+    assert separability(before, after, label).rate > 0.95
 
 
 def test_accuracy_is_held_against_a_binomial():

@@ -9,7 +9,7 @@ import pytest
 
 from tasid.experiments import EXPERIMENTS, experiment
 from tasid.experiments.records import Records
-from tasid.experiments.sweep import SIZES, Desk, Experiment, Job, sweep
+from tasid.experiments.sweep import SIZES, Experiment, Job, JobContext, sweep
 from tasid.files import ArtifactError
 
 
@@ -21,7 +21,7 @@ def counting(steps=6, *, fail_at=None, done=None):
             Job(f"walk-{size}-{i}", (seed,), {"start": i}, 1.0) for i in (0, 1) for seed in (3, 4)
         ]
 
-    def work(job: Job, desk: Desk):
+    def work(job: Job, desk: JobContext):
         (seed,) = job.seeds
         log = desk.log(seed, note="a fact")
         kept = log.resume()

@@ -12,7 +12,7 @@ from tasid.experiments.lock.completed import completed_return
 from tasid.experiments.lock.scores import evaluations
 from tasid.experiments.records import Records
 from tasid.experiments.remote_log import keeper
-from tasid.experiments.sweep import Desk, Interrupted, Job
+from tasid.experiments.sweep import Interrupted, Job, JobContext
 from tasid.runs.executors.dispatch import Fraction
 
 TINY = Baseline("ppo+rnd+dr", target_episodes=400, source_episodes=300, every=100)
@@ -62,7 +62,7 @@ class Here:
 def desk_here(job, folder, tell):
     records = Records(folder)
     kept = {seed: records.kept(job.setting, seed, job.configuration) for seed in job.seeds}
-    return Desk(job, Here(keeper(records, job.setting), tell), kept)
+    return JobContext(job, Here(keeper(records, job.setting), tell), kept)
 
 
 @pytest.fixture(scope="module")

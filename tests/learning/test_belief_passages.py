@@ -17,7 +17,7 @@ from tasid.learning.belief.episodes import Recorded, as_chunks
 from tasid.learning.belief.findings import findings
 from tasid.learning.belief.method import setting_for
 from tasid.learning.belief.passages import Passages, closed_passages
-from tasid.learning.surprise import MapError
+from tasid.learning.surprise import MapFault
 
 ETA, SIZE, NUMBER = 0.1, 6, 64
 RING = """\
@@ -96,7 +96,7 @@ def test_the_closed_passage_is_named_and_no_other(columns):
 def test_an_open_passage_is_not_named_whoever_suspects_it():
     sim = plan().simulator
     step = plan().route()[2]
-    suspicion = MapError(-1, step.state, step.action, visits=60, surprises=50, p_value=0.0)
+    suspicion = MapFault(-1, step.state, step.action, visits=60, surprises=50, p_value=0.0)
     assert named(sim.successor, [suspicion]) == ()
 
 

@@ -22,7 +22,7 @@ from tasid.learning.belief import logs as belief_logs
 from tasid.learning.belief.episodes import Recorded
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import Judged, Measure, Undecided, decided, unseen_evidence
-from tasid.learning.belief.method import Fit, setting_for
+from tasid.learning.belief.method import BeliefFit, setting_for
 from tasid.maps.views import views
 from tasid.runs import episode_log
 from tasid.runs.episode_arrays import log_of_arrays
@@ -526,7 +526,7 @@ def fitted_to(states, log, features):
     flat = seen.reshape(-1, seen.shape[-1])
     moments = Moments(counts, sums, float(len(flat)), flat.sum(axis=0), flat.T @ flat)
     emission = log.setting.gaussians(classes, moments)
-    return Fit("known", classes, log._looks, emission, counts)
+    return BeliefFit("known", classes, log._looks, emission, counts)
 
 
 def by_hand(fit, states, features, sharp):

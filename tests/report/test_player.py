@@ -13,7 +13,7 @@ import tasid
 from browser import browse, in_browser, measure
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.features import fit_looks
+from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import flat_gaussians
 from tasid.policies import BeliefPolicy
 from tasid.report.pages.player import ETAS, episode_page
@@ -34,7 +34,7 @@ def policy(env):
     """One that goes by its commands alone."""
     plan = tasid.robust_dp(env.simulator, eta=0.1)
     chain = Chain.of(env.simulator)
-    looks = fit_looks(np.zeros((2, 64), np.float32))
+    looks = fit_features(np.zeros((2, 64), np.float32))
     flat = flat_gaussians(Classes.of(chain, "place", env.simulator).number, 64, 8)
     return BeliefPolicy(plan, "place", looks, flat, 0.1, (64,), "float32")
 
@@ -96,7 +96,7 @@ def test_maps_without_places_have_no_page(tmp_path):
     chain = Chain.of(lock.simulator)
     size = lock.target.observation_shape[0]
     flat = flat_gaussians(Classes.of(chain, "place", lock.simulator).number, size, 8)
-    looks = fit_looks(np.zeros((2, size), np.float32))
+    looks = fit_features(np.zeros((2, size), np.float32))
     policy = BeliefPolicy(plan, "place", looks, flat, 0.1, (size,), "float32")
     with pytest.raises(ValueError, match="does not say where its states lie"):
         episode_page([watch_episode(policy, lock)], tmp_path / "p.html")

@@ -30,7 +30,7 @@ from tasid.report.figures.labels import Mark
 from tasid.report.figures.pictures import NARROW, WIDE
 from tasid.report.figures.reliability import reliability_panel
 from tasid.report.figures.routes import Routes
-from tasid.report.pages.beliefs import Beliefs
+from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import read_findings
 from tasid.report.text.command import rerun_command
 from tasid.runs.train import Order, train
@@ -79,7 +79,7 @@ def run(certified, tmp_path):
 
 def batches(*rows):
     """Batches with these numbers of episodes so far, returns, regrets and their errors."""
-    return Beliefs(
+    return BeliefBatches(
         batches=tuple(
             BatchEnded(
                 **dict.fromkeys(BatchEnded.__dataclass_fields__, 0.0)

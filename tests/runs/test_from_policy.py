@@ -171,7 +171,7 @@ def test_a_run_that_stopped_goes_on_from_the_same_policy_only(tmp_path, monkeypa
             {},
             "from_policy: its map has 9 states, this one 18, and without",
         ),
-        ({"looks": 4}, {}, "from_policy: knows the looks of each of 3 steps, the map's .* is 5"),
+        ({"steps": 4}, {}, "from_policy: knows the looks of each of 3 steps, the map's .* is 5"),
         ({}, {"method": "paper"}, "from_policy: with method 'paper'"),
         ({}, {"classes": "rank"}, "classes: 'rank', but from_policy tells apart by 'place'"),
         ({}, {"from_policy": object()}, "from_policy: object knows nothing of what states"),
@@ -182,8 +182,9 @@ def test_policies_that_cannot_go_on_are_refused(lock, believed, change, how, wor
     if "plan" in change:
         size = {"states": lock.simulator.num_states, "actions": 4, **change["plan"]}
         change = {"plan": tasid.robust_dp(nowhere(**size), eta=0.1)}
-    if "looks" in change:
-        change = {"looks": replace(policy.looks, usual=policy.looks.usual[: change["looks"]])}
+    if "steps" in change:
+        features = policy.feature_map
+        change = {"feature_map": replace(features, usual=features.usual[: change["steps"]])}
     with pytest.raises(ValueError, match=words):
         tasid.learn(lock, **{"eta": 0.1, "from_policy": replace(policy, **change), **how})
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 import tasid
 from tasid.maps import policy_value, worst_case_value
-from tasid.targets.gym.lava import LavaCrossingEnv
+from tasid.targets.gym.lava import MinigridLavaEnv
 from tasid.targets.rollout import trace
 from tasid.targets.streams import DIAGNOSIS
 from tasid.targets.target import episode_keys, seed_key, stream
@@ -312,7 +312,7 @@ def test_native_and_gymnasium_agree(text, see_through_walls):
     options = {"text_map": text, "noise": False, "see_through_walls": see_through_walls}
     native = tasid.make("lava-crossing", **options)
     sim, emission = native.simulator, native.target.emission
-    env = LavaCrossingEnv(**options)
+    env = MinigridLavaEnv(**options)
     env.reset(seed=0)
     poses = {s: (y, x, "NESW".index(heading)) for s, (x, y, heading) in enumerate(sim.states)}
     pictures = np.asarray(emission.pictures[emission.look])
@@ -336,7 +336,7 @@ def test_native_and_gymnasium_agree(text, see_through_walls):
 
 def test_gymnasium_noise_is_the_natives():
     """The same pixels are noise, uniform in [50, 150]; the others are equal."""
-    native, env = lava_crossing(), LavaCrossingEnv()
+    native, env = lava_crossing(), MinigridLavaEnv()
     env.reset(seed=3)
     emission = native.target.emission
     values = []
@@ -354,7 +354,7 @@ def test_gymnasium_noise_is_the_natives():
 
 def test_gymnasium_environment_is_perturbed_as_the_native_one():
     options = {"eta": 0.4, "noise": False, "per_step": False}
-    native, env = lava_crossing(**options), LavaCrossingEnv(**options)
+    native, env = lava_crossing(**options), MinigridLavaEnv(**options)
     sim, exact = native.simulator, native.latent.world.transition_at(0)
     where = {(y, x, "NESW".index(heading)): s for s, (x, y, heading) in enumerate(sim.states)}
     env.reset(seed=0)
@@ -370,7 +370,7 @@ def test_gymnasium_environment_is_perturbed_as_the_native_one():
 
 @pytest.mark.filterwarnings("ignore:.*not having a spec.*")
 def test_gymnasium_checks_it():
-    env = LavaCrossingEnv(render_mode="rgb_array", height=10)
+    env = MinigridLavaEnv(render_mode="rgb_array", height=10)
     check_env(env)
     first, _ = env.reset(seed=4)
     again, _ = env.reset(seed=4)
@@ -380,7 +380,7 @@ def test_gymnasium_checks_it():
 
 def test_gymnasium_episodes_end():
     """By the horizon with truncation, in the lava with −1, at the goal with +1."""
-    env = LavaCrossingEnv(eta=0.0)
+    env = MinigridLavaEnv(eta=0.0)
     env.reset(seed=0)
     ends = [env.step(1)[2:4] for _ in range(36)]
     assert ends == [(False, False)] * 35 + [(False, True)]

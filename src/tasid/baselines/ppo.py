@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from tasid.models.descent import ADAM, Descent, Weights
+from tasid.models.descent import ADAM, Descent, NetworkState
 from tasid.models.networks import Sight, sight_of
 from tasid.policies.ppo_policy import flat
-from tasid.targets.batches import in_waves
+from tasid.targets.batches import in_batches
 from tasid.targets.rollout import Moment, trace
 from tasid.targets.streams import ACTING, SHUFFLING, STARTING, TRAINING
 from tasid.targets.target import Target, episode_keys, stream
@@ -122,8 +122,8 @@ class PPOState(NamedTuple):
 
     batches: jax.Array
     """How many iterations were made."""
-    policy: Weights
-    critic: Weights
+    policy: NetworkState
+    critic: NetworkState
     bonus: Any
 
 
@@ -229,7 +229,7 @@ def collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) 
         return jax.tree.map(lambda table: jnp.moveaxis(table, 1, 0), found)
 
     number = keys.shape[0]
-    found: Experience = in_waves(target, run, rows=range(number), width=number)
+    found: Experience = in_batches(target, run, rows=range(number), width=number)
     return jax.tree.map(lambda table: jnp.moveaxis(jnp.asarray(table), 0, 1), found)
 
 

@@ -16,13 +16,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tasid.models.descent import ADAM, Descent, Weights
+from tasid.models.descent import ADAM, Descent, NetworkState
 from tasid.models.networks import Dense
 
 _LEAST_VARIANCE = 1e-8
 
 
-class Moments(NamedTuple):
+class RunningMoments(NamedTuple):
     """Mean and variance of everything seen so far, [d] or a scalar, and how much that is."""
 
     number: jax.Array
@@ -30,11 +30,11 @@ class Moments(NamedTuple):
     variance: jax.Array
 
     @classmethod
-    def none(cls, shape: tuple[int, ...]) -> Moments:
+    def none(cls, shape: tuple[int, ...]) -> RunningMoments:
         """Nothing seen yet."""
         return cls(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
 
-    def including(self, values: jax.Array, weight: jax.Array) -> Moments:
+    def including(self, values: jax.Array, weight: jax.Array) -> RunningMoments:
         """With the rows of weight 1 of values [N, …] added."""
         weight = weight.reshape(weight.shape + (1,) * (values.ndim - 1))
         new = weight.sum()
@@ -45,7 +45,7 @@ class Moments(NamedTuple):
         # Weighted by shares, because sums over millions of rows would lose digits in float32.
         share = new / total
         variance = (1.0 - share) * self.variance + squares / total
-        return Moments(
+        return RunningMoments(
             self.number + new,
             self.mean + share * apart,
             variance + share * (1.0 - share) * apart**2,
@@ -60,11 +60,11 @@ class Moments(NamedTuple):
 class RNDState(NamedTuple):
     """What the bonus remembers."""
 
-    predictor: Weights
+    predictor: NetworkState
     random: jax.Array
     """Parameters of the fixed random network."""
-    observations: Moments
-    errors: Moments
+    observations: RunningMoments
+    errors: RunningMoments
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class RND:
         return RNDState(
             self.descent.start(network.init(predicting)),
             network.init(random),
-            Moments.none((inputs,)),
-            Moments.none(()),
+            RunningMoments.none((inputs,)),
+            RunningMoments.none(()),
         )
 
     def score(

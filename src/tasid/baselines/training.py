@@ -26,7 +26,7 @@ from tasid.baselines.ppo import Fixed, PPOConfig, PPOState, TargetSource, iterat
 from tasid.policies.decoder import WIDTH
 from tasid.policies.evaluate import Score
 from tasid.policies.ppo_policy import Greedy, PPOPolicy
-from tasid.targets.batches import in_waves
+from tasid.targets.batches import in_batches
 from tasid.targets.rollout import roll
 from tasid.targets.streams import EVALUATION, SCORING, STAGES
 from tasid.targets.target import Target, episode_keys, seed_key
@@ -266,7 +266,7 @@ class _Group:
         else:
             actor = Greedy(policies[0], self._network)
             parts = [
-                in_waves(
+                in_batches(
                     self._targets[0],
                     partial(roll_once, actor=actor, key=keys[0], first=first),
                     rows=range(min(WIDTH, number - first)),

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.beliefs.chain import Chain, at
-from tasid.beliefs.features import AsSeen, Looks
+from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.filter import BeliefFilter, Filtered
 from tasid.maps import RobustPlan
 
@@ -40,7 +40,7 @@ class Carried(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["filter", "looks", "advantage"],
+    data_fields=["filter", "feature_map", "advantage"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BeliefActor:
     """π as one pytree."""
 
     filter: BeliefFilter
-    looks: Looks | AsSeen
+    feature_map: FeatureMap | AsSeen
     advantage: jax.Array
     """Q̃_h(s, a) − max Q̃_h(s, ·) by slot, [H, M, A]."""
 
@@ -69,7 +69,7 @@ class BeliefActor:
         """Look at the observations [W, …] of step h, then choose actions [W]."""
         rows, padded = observations.shape[0], carry.commands.shape[0]
         pad = [(0, padded - rows)] + [(0, 0)] * (observations.ndim - 1)
-        features = self.looks.exact(jnp.pad(observations, pad), h)
+        features = self.feature_map.exact(jnp.pad(observations, pad), h)
         seen: Filtered = jax.lax.cond(
             h == 0,
             lambda: self.filter.first(features),

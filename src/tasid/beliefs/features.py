@@ -29,7 +29,7 @@ _GRID = 14
     meta_fields=["shape", "pool"],
 )
 @dataclass(frozen=True)
-class Looks:
+class FeatureMap:
     """An affine map of observations, after averaging squares of pixels."""
 
     centre: jax.Array
@@ -84,7 +84,7 @@ def is_picture(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[:2]) >= 20
 
 
-def fit_looks(observations: NDArray[np.generic]) -> Looks:
+def fit_features(observations: NDArray[np.generic]) -> FeatureMap:
     """The features for observations like these, [n, …], with no step unlike another."""
     shape = observations.shape[1:]
     pool = max(1, min(shape[:2]) // _GRID) if is_picture(shape) else 0
@@ -100,7 +100,7 @@ def fit_looks(observations: NDArray[np.generic]) -> Looks:
         scale = math.sqrt(max((values[:kept] ** 2).mean() / len(flat), 1e-12))
         components = np.zeros((size, most))
         components[:, :kept] = basis[:kept].T / scale
-    return Looks(
+    return FeatureMap(
         centre=jnp.asarray(centre, jnp.float32),
         components=jnp.asarray(components, jnp.float32),
         usual=jnp.zeros((1, components.shape[1])),
@@ -109,11 +109,13 @@ def fit_looks(observations: NDArray[np.generic]) -> Looks:
     )
 
 
-def by_step(looks: Looks, observations: NDArray[np.generic], live: NDArray[np.bool_]) -> Looks:
+def by_step(
+    feature_map: FeatureMap, observations: NDArray[np.generic], live: NDArray[np.bool_]
+) -> FeatureMap:
     """The same, centred step by step on observations [N, H+1, …], of which some are live."""
     means = []
     for h in range(observations.shape[1]):
         seen = observations[live[:, h], h]
-        features = looks(jnp.asarray(seen), jnp.int32(0)) if len(seen) else looks.usual
+        features = feature_map(jnp.asarray(seen), jnp.int32(0)) if len(seen) else feature_map.usual
         means.append(np.asarray(features, np.float64).mean(axis=0))
-    return replace(looks, usual=jnp.asarray(np.stack(means), jnp.float32))
+    return replace(feature_map, usual=jnp.asarray(np.stack(means), jnp.float32))

@@ -72,7 +72,7 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setting:
+class BeliefSetting:
     """What all fits of one learner share."""
 
     chain: Chain
@@ -120,7 +120,9 @@ class Setting:
         described = self.described if classes.kind == "place" else None
         return fit_gaussians(moments, dimensions=self.dimensions, described=described)
 
-    def near(self, classes: Classes, counts: Floats, *, steps: int) -> tuple[Setting, Classes]:
+    def near(
+        self, classes: Classes, counts: Floats, *, steps: int
+    ) -> tuple[BeliefSetting, Classes]:
         """The same where classes were seen so often [C] and around, if the map is large."""
         if classes.kind != "place" or not is_large(self.chain):
             return self, classes
@@ -155,7 +157,7 @@ class Totals:
 
 
 def fit(
-    setting: Setting,
+    setting: BeliefSetting,
     classes: Classes,
     chunks: Chunks,
     stages: Sequence[Stage],

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tasid.checks.open_loop import Played, play
+from tasid.checks.open_loop import BlindEpisodes, play
 from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
 
 _CLOSE = 1e-4
@@ -50,7 +50,7 @@ def along_the_route(subject: Subject) -> Iterator[Finding]:
 
 
 def _rewards_agree(
-    subject: Subject, played: Played, states: list[int], actions: list[int]
+    subject: Subject, played: BlindEpisodes, states: list[int], actions: list[int]
 ) -> Finding:
     """With probability (1−η)^(h+1) nothing has gone wrong up to step h, and all rewards fit."""
     number = len(played.rewards)
@@ -77,7 +77,7 @@ def _rewards_agree(
     return fine("rewards", f"agree along the plan for η = 0, as far as {checked} steps show")
 
 
-def _ends_agree(subject: Subject, played: Played, states: list[int]) -> Finding:
+def _ends_agree(subject: Subject, played: BlindEpisodes, states: list[int]) -> Finding:
     number = len(played.ended)
     for e in range(1, len(states)):
         if subject.absorbing(min(e, subject.sim.horizon - 1), states[e]):
@@ -101,7 +101,7 @@ def at_random(subject: Subject) -> Iterator[Finding]:
     yield _known_ends(subject, played)
 
 
-def _known_rewards(subject: Subject, played: Played) -> Finding:
+def _known_rewards(subject: Subject, played: BlindEpisodes) -> Finding:
     """Whatever happens, a step pays what some action pays in some state of its layer."""
     sim = subject.sim
     for h in range(sim.horizon):
@@ -120,7 +120,7 @@ def _known_rewards(subject: Subject, played: Played) -> Finding:
     return fine("reward values", "every reward seen is one of the map's")
 
 
-def _known_ends(subject: Subject, played: Played) -> Finding:
+def _known_ends(subject: Subject, played: BlindEpisodes) -> Finding:
     sim = subject.sim
     for e in np.unique(played.ended[played.ended < sim.horizon]).tolist():
         layer = subject.layers[e].tolist()

@@ -19,7 +19,7 @@ _WIDTH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class BlindEpisodes:
     """Episodes that were played, [n] or [n, T]."""
 
     commands: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Played:
 
 def play(
     target: Target, commands: ArrayLike, *, seed: int, first: int = 0, keep: Iterable[int] = ()
-) -> Played:
+) -> BlindEpisodes:
     """Play episodes number `first`, first + 1, … with the commands [n, T]."""
     table, kept = np.asarray(commands, dtype=np.int64), sorted(set(keep))
     room = _WIDTH if target.traceable else target.num_envs or _WIDTH
@@ -41,7 +41,7 @@ def play(
         for start in range(0, len(table), room)
     ]
     rewards, ended, seen = zip(*parts, strict=True)
-    return Played(
+    return BlindEpisodes(
         table,
         np.concatenate(rewards),
         np.concatenate(ended),

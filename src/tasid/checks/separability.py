@@ -50,7 +50,7 @@ class Accuracy:
         return float(binom.sf(self.right - 1, self.number, at_most))
 
 
-def told_apart(before: NDArray[Any], after: NDArray[Any], label: NDArray[np.int64]) -> Accuracy:
+def separability(before: NDArray[Any], after: NDArray[Any], label: NDArray[np.int64]) -> Accuracy:
     """How well a linear model predicts labels 0 … L−1 from transitions, each [n, …]."""
     rows = _coordinates(np.concatenate([_flat(before), _flat(after)], axis=1))
     number = int(label.max()) + 1

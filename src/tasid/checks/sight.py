@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.checks.open_loop import Played, play
-from tasid.checks.separability import Accuracy, told_apart
-from tasid.checks.sites import Site, equal_pairs
+from tasid.checks.open_loop import BlindEpisodes, play
+from tasid.checks.separability import Accuracy, separability
+from tasid.checks.sites import Comparison, equal_pairs
 from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
 
 _MISREAD = 0.1
@@ -66,7 +66,7 @@ def leaks(subject: Subject) -> Iterator[Finding]:
     yield fine("leak", "actions with the same successor cannot be told apart, as it should be")
 
 
-def _told(subject: Subject, site: Site) -> str:
+def _told(subject: Subject, site: Comparison) -> str:
     if not site.prefix:
         return "the start"
     runs = [(name, len(list(group))) for name, group in groupby(site.prefix)]
@@ -80,11 +80,11 @@ def slips(subject: Subject) -> tuple[SlipRate | None, Finding]:
         actions = tuple(sorted(lowest.tolist()))
         if len(actions) > 1:
             before = tuple(subject.route[1][:h])
-            return _slips_at(subject, Site(before, actions, (1.0 - subject.eta) ** h))
+            return _slips_at(subject, Comparison(before, actions, (1.0 - subject.eta) ** h))
     return None, note("η", "no state early on the route has two outcomes: η cannot be estimated")
 
 
-def _slips_at(subject: Subject, site: Site) -> tuple[SlipRate | None, Finding]:
+def _slips_at(subject: Subject, site: Comparison) -> tuple[SlipRate | None, Finding]:
     played = _explore(subject, site, 4_000_000)
     found = _told_apart(played, site)
     low, high = found.interval
@@ -108,7 +108,7 @@ def _slips_at(subject: Subject, site: Site) -> tuple[SlipRate | None, Finding]:
     return rate, fine("η", f"{said}; planned for: {subject.eta:g}")
 
 
-def _explore(subject: Subject, site: Site, first: int) -> Played:
+def _explore(subject: Subject, site: Comparison, first: int) -> BlindEpisodes:
     """Go to the site, then command one of its actions at random."""
     episodes = subject.episodes
     rng = np.random.default_rng([subject.seed, site.h, *site.actions])
@@ -120,10 +120,10 @@ def _explore(subject: Subject, site: Site, first: int) -> Played:
     return play(subject.target, commands, seed=subject.seed, first=first, keep=keep)
 
 
-def _told_apart(played: Played, site: Site) -> Accuracy:
+def _told_apart(played: BlindEpisodes, site: Comparison) -> Accuracy:
     label = np.array([site.actions.index(int(a)) for a in played.commands[:, site.h]])
     before, after = played.seen[site.h], played.seen[site.h + 1]
-    return told_apart(before, after, label)
+    return separability(before, after, label)
 
 
 def sight(subject: Subject) -> Iterator[Finding]:

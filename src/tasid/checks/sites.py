@@ -25,7 +25,7 @@ _FEWEST, _CERTAIN = 0.5, 0.99
 
 
 @dataclass(frozen=True)
-class Site:
+class Comparison:
     """Commands that lead to a place, actions to compare there, and how surely they compare."""
 
     prefix: tuple[int, ...]
@@ -39,7 +39,7 @@ class Site:
         return len(self.prefix)
 
 
-def equal_pairs(subject: Subject) -> list[Site]:
+def equal_pairs(subject: Subject) -> list[Comparison]:
     """A few places where two actions have one successor, between them of as many actions as can be.
 
     An observation that shows the last command may not show every command. So among places that are
@@ -47,13 +47,13 @@ def equal_pairs(subject: Subject) -> list[Site]:
     not shown then leaves another sight than one that is. After that, the surest.
     """
 
-    def rank(site: Site) -> tuple[bool, bool, float, int]:
+    def rank(site: Comparison) -> tuple[bool, bool, float, int]:
         again = bool(set(site.prefix[-1:]) & set(site.actions))
         return site.sure < _CERTAIN, again, -round(site.sure, 2), site.h
 
     found = [site for prefix in _prefixes(subject) for site in _sites(subject, prefix)]
     found.sort(key=rank)
-    chosen: list[Site] = []
+    chosen: list[Comparison] = []
     covered: set[int] = set()
     for site in found:
         if len(chosen) < _MOST and not set(site.actions) <= covered:
@@ -83,7 +83,7 @@ def _prefixes(subject: Subject) -> Iterator[tuple[int, ...]]:
             yield (first,) * some + (second,) * more
 
 
-def _sites(subject: Subject, prefix: tuple[int, ...]) -> Iterator[Site]:
+def _sites(subject: Subject, prefix: tuple[int, ...]) -> Iterator[Comparison]:
     undisturbed = (1.0 - subject.eta) ** len(prefix)
     if undisturbed < _FEWEST:
         return
@@ -96,7 +96,7 @@ def _sites(subject: Subject, prefix: tuple[int, ...]) -> Iterator[Site]:
     sure = undisturbed * np.einsum("s,sab->ab", where[states], after[:, :, None] == after[:, None])
     for a, b in combinations(range(sim.num_actions), 2):
         if sure[a, b] >= _FEWEST:
-            yield Site(prefix, (a, b), min(float(sure[a, b]), 1.0))
+            yield Comparison(prefix, (a, b), min(float(sure[a, b]), 1.0))
 
 
 def _spread(subject: Subject, prefix: tuple[int, ...]) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from tasid.runs.executors.dispatch import Fraction, State, Task, Watcher, do_all
 from tasid.runs.executors.processes import Processes
 from tasid.runs.executors.protocol import USUAL, Executor, Interrupted, Line, Needs
 
-__all__ = ["SIZES", "Desk", "Experiment", "Interrupted", "Job", "State", "sweep"]
+__all__ = ["SIZES", "JobContext", "Experiment", "Interrupted", "Job", "State", "sweep"]
 
 SIZES = ("smoke", "quick", "full")
 """Seconds, minutes, hours."""
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Desk:
+class JobContext:
     """What a job gets to work with."""
 
     job: Job
@@ -82,7 +82,7 @@ class Experiment:
     title: str
     jobs: Callable[[str], Sequence[Job]]
     """The jobs of a size, in the order in which to do them."""
-    work: Callable[[Job, Desk], None]
+    work: Callable[[Job, JobContext], None]
     """Does one job: rows and an ending into the log of every seed; a function of a module."""
 
 
@@ -118,7 +118,7 @@ def sweep(
 class _Given(NamedTuple):
     """A job on its way."""
 
-    work: Callable[[Job, Desk], None]
+    work: Callable[[Job, JobContext], None]
     job: Job
     kept: dict[int, Artifact]
 
@@ -136,7 +136,7 @@ def _given(experiment: Experiment, job: Job, records: Records) -> _Given:
 
 
 def _work(given: _Given, line: Line) -> None:
-    given.work(given.job, Desk(given.job, line, given.kept))
+    given.work(given.job, JobContext(given.job, line, given.kept))
 
 
 def _finished(records: Records, job: Job) -> bool:

@@ -54,7 +54,7 @@ class EtaEstimate:
 
 
 @dataclass(frozen=True)
-class MapError:
+class MapFault:
     """A place where the target does not do what the map says, more often than η allows."""
 
     step: int

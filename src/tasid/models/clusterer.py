@@ -18,7 +18,7 @@ POOL = 4
 
 
 @dataclass(frozen=True)
-class Glance:
+class ClusterNetwork:
     """Scores of N groups for one observation: a dense network, over averaged squares of images."""
 
     observation_shape: tuple[int, ...]
@@ -58,7 +58,7 @@ class Glance:
         }
 
     @classmethod
-    def from_description(cls, fields: dict[str, Any]) -> Glance:
+    def from_description(cls, fields: dict[str, Any]) -> ClusterNetwork:
         """The inverse of `describe`."""
         shape = tuple(int(size) for size in fields["observation_shape"])
         return cls(shape, int(fields["clusters"]), tuple(int(n) for n in fields["hidden"]))
@@ -70,7 +70,7 @@ class Clusterer:
     """φ̂ as a pytree: a network and its parameters [P]."""
 
     parameters: jax.Array
-    network: Glance
+    network: ClusterNetwork
 
     def __call__(self, observations: jax.Array) -> jax.Array:
         """The groups of first observations [W, …], int32 [W]."""

@@ -10,7 +10,7 @@ import jax
 import optax
 
 
-class Weights(NamedTuple):
+class NetworkState(NamedTuple):
     """A network's parameters [P] and what its optimiser remembers."""
 
     parameters: jax.Array
@@ -29,15 +29,15 @@ class Descent:
     def _optimiser(self) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
 
-    def start(self, parameters: jax.Array) -> Weights:
+    def start(self, parameters: jax.Array) -> NetworkState:
         """The parameters with a fresh optimiser."""
-        return Weights(parameters, self._optimiser.init(parameters))
+        return NetworkState(parameters, self._optimiser.init(parameters))
 
-    def step(self, weights: Weights, loss: Callable[[jax.Array], jax.Array]) -> Weights:
+    def step(self, weights: NetworkState, loss: Callable[[jax.Array], jax.Array]) -> NetworkState:
         """One step down the gradient of `loss`, a function of the parameters."""
         gradient = jax.grad(loss)(weights.parameters)
         change, state = self._optimiser.update(gradient, weights.optimiser, weights.parameters)
-        return Weights(optax.apply_updates(weights.parameters, change), state)
+        return NetworkState(optax.apply_updates(weights.parameters, change), state)
 
 
 ADAM = Descent()

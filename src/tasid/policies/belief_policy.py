@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
-from tasid.beliefs.features import AsSeen, Looks
+from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
@@ -38,7 +38,7 @@ class BeliefPolicy:
     plan: RobustPlan
     classes: str
     """What is expected to look alike: "place", "rank" or "action"."""
-    looks: Looks | AsSeen
+    feature_map: FeatureMap | AsSeen
     emission: Gaussians | Scaled
     eta: float
     """The share of slips that the filter expects."""
@@ -72,7 +72,7 @@ class BeliefPolicy:
         tracker = BeliefFilter(
             chain, classes, self.emission, jnp.float32(self.eta), jnp.float32(LEAP)
         )
-        return BeliefActor(tracker, self.looks, advantages(self.plan, chain))
+        return BeliefActor(tracker, self.feature_map, advantages(self.plan, chain))
 
     def agent(self) -> BeliefAgent:
         """A fresh agent that acts on one observation at a time."""
@@ -119,15 +119,15 @@ class BeliefPolicy:
         numbers = {
             f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()
         }
-        if isinstance(self.looks, AsSeen):
+        if isinstance(self.feature_map, AsSeen):
             assert isinstance(self.emission, Scaled)
             arrays = model_numbers(self.emission)
             return {"model": class_name(self.emission)}, {**arrays, **numbers}
-        looks = {
-            f"looks.{name}": np.asarray(getattr(self.looks, name))
+        feature_map = {
+            f"looks.{name}": np.asarray(getattr(self.feature_map, name))
             for name in ("centre", "components", "usual")
         }
-        return {"pool": self.looks.pool}, {**looks, **numbers}
+        return {"pool": self.feature_map.pool}, {**feature_map, **numbers}
 
 
 def emission_numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
@@ -179,11 +179,11 @@ def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
         simulator, arrays["plan.actions"], eta=meta["plan_eta"], start_value=meta["start_value"]
     )
     check_weights({n: x for n, x in arrays.items() if n.startswith(("emission.", "looks."))})
-    looks, emission = _stored_sight(meta, arrays, shape, model)
+    feature_map, emission = _stored_sight(meta, arrays, shape, model)
     policy = BeliefPolicy(
         plan,
         meta["classes"],
-        looks,
+        feature_map,
         emission,
         share("eta", meta["eta"]),
         shape,
@@ -199,18 +199,18 @@ def _stored_sight(
     arrays: Mapping[str, NDArray[Any]],
     shape: tuple[int, ...],
     model: Any,
-) -> tuple[Looks | AsSeen, Gaussians | Scaled]:
+) -> tuple[FeatureMap | AsSeen, Gaussians | Scaled]:
     """What a stored policy sees by."""
     if model is not None:
         return AsSeen(shape), own_emission(model, arrays, shape)
-    looks = Looks(
+    feature_map = FeatureMap(
         jnp.asarray(arrays["looks.centre"]),
         jnp.asarray(arrays["looks.components"]),
         jnp.asarray(arrays["looks.usual"]),
         shape,
         int(meta["pool"]),
     )
-    return looks, emission_from(
+    return feature_map, emission_from(
         {
             name.removeprefix("emission."): jnp.asarray(array)
             for name, array in arrays.items()
@@ -231,12 +231,17 @@ def emission_from(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
 
 def _check_sizes(policy: BeliefPolicy) -> None:
     """Refuse arrays that do not belong to each other."""
-    looks, emission = policy.looks, policy.emission
+    feature_map, emission = policy.feature_map, policy.emission
     number = policy.actor.filter.classes.number
-    if isinstance(looks, Looks) and len(looks.usual) not in (1, policy.horizon + 1):
-        raise ValueError(f"looks.usual has {len(looks.usual)} steps, not {policy.horizon + 1}")
+    if isinstance(feature_map, FeatureMap) and len(feature_map.usual) not in (
+        1,
+        policy.horizon + 1,
+    ):
+        raise ValueError(
+            f"looks.usual has {len(feature_map.usual)} steps, not {policy.horizon + 1}"
+        )
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
-    size = jax.eval_shape(looks, seen, jnp.int32(0)).shape[1]
+    size = jax.eval_shape(feature_map, seen, jnp.int32(0)).shape[1]
     numbers = emission_numbers(emission)
     for name, shape in _expected_sizes(emission, number, size).items():
         if numbers[name].shape != shape:

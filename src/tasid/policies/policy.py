@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tasid.files import ArtifactError, read_artifact, write_artifact
 from tasid.maps import AbstractSimulator, RobustPlan
-from tasid.models.clusterer import Clusterer, Glance
+from tasid.models.clusterer import Clusterer, ClusterNetwork
 from tasid.models.networks import network_from
 from tasid.policies.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.policies.sight import checked_observation, checked_sight
@@ -128,7 +128,7 @@ def _clusterer(
     """What tells several starts apart, checked."""
     if "clusterer" not in meta:
         return None
-    network = Glance.from_description(meta["clusterer"])
+    network = ClusterNetwork.from_description(meta["clusterer"])
     parameters, starts = arrays["clusterer.parameters"], arrays["clusterer.starts"]
     check_weights({"clusterer.parameters": parameters})
     if parameters.shape != (network.dense.num_parameters,):

@@ -23,7 +23,7 @@ from tasid.learning.memory import Memory
 from tasid.learning.paper.initial_state_test import StartCounts, StartsFound
 from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.tasid import Learned, StepEnded, tasid
-from tasid.learning.surprise import EtaEstimate, MapError
+from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.symmetry import labelled_symmetries
 from tasid.policies import BeliefPolicy, Policy
@@ -58,7 +58,7 @@ class Diagnostics:
     """Nats a step by which places explain new observations better than one look for all."""
     eta: EtaEstimate | None = None
     """How often the outcome was not the intended one; the paper's method does not keep count."""
-    map_errors: tuple[MapError, ...] = ()
+    map_errors: tuple[MapFault, ...] = ()
     """Places where the target does not do what the map says."""
     slips: tuple[Slip, ...] = ()
     """What commands really came to in each place, as probabilities: the estimated perturbation ξ.
@@ -284,7 +284,7 @@ def _learn_beliefs(
     policy = BeliefPolicy(
         plan,
         learnt.best.classes.kind,
-        learnt.best.looks,
+        learnt.best.feature_map,
         learnt.best.emission,
         float(learnt.setting.weights().eta),
         target.observation_shape,

@@ -55,7 +55,7 @@ def learn_from_episodes(
     policy = BeliefPolicy(
         plan,
         learnt.best.classes.kind,
-        learnt.best.looks,
+        learnt.best.feature_map,
         learnt.best.emission,
         float(learnt.setting.weights().eta),
         log.observation_shape,

@@ -123,7 +123,7 @@ def _scores(
             "episodes": result.episodes,
             **figures,
             **unknown,
-            **noticed(result.diagnostics),
+            **reliability(result.diagnostics),
         }
         told, arrays = _starts(result)
         return {**summary, **told}, {"returns": scored.returns, **_visits(result), **arrays}
@@ -135,7 +135,7 @@ def _scores(
         **figures,
         "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
         "calibration_error": calibration.expected_error if calibration.correct.size else None,
-        **noticed(result.diagnostics),
+        **reliability(result.diagnostics),
         "population_value": _population_value(order, env, result),
     }
     told, drawn = _starts(
@@ -193,7 +193,7 @@ def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, An
     return {"starts": summary}, arrays
 
 
-def noticed(diagnostics: Diagnostics) -> dict[str, Any]:
+def reliability(diagnostics: Diagnostics) -> dict[str, Any]:
     """What learning noticed about the model, the perturbation and the map, ready for JSON."""
     estimate = diagnostics.eta
     return {

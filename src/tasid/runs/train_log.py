@@ -12,7 +12,7 @@ from tasid.maps import AbstractSimulator
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn_log import learn_from_episodes
 from tasid.runs.record import Run
-from tasid.runs.train import noticed, versions
+from tasid.runs.train import reliability, versions
 
 _UNKNOWN = (
     "return_mean",
@@ -55,7 +55,7 @@ def train_on_log(order: LogOrder, folder: str | Path, *, overwrite: bool = False
             "logged_return_mean": float(order.log.recorded.returns.mean()),
             **dict.fromkeys(_UNKNOWN),
             "coverage": result.diagnostics.coverage,
-            **noticed(result.diagnostics),
+            **reliability(result.diagnostics),
             "seconds": seconds,
             "policy": str(Path(folder) / run.policy_folder.name),
         }

@@ -43,7 +43,7 @@ def batch_tables(
 ) -> Any:
     """Some rows of the tables [width, …] that `run(target, *arguments)` gives."""
     if not target.traceable:
-        return in_waves(target, partial(_play, run, arguments), rows=rows, width=width)
+        return in_batches(target, partial(_play, run, arguments), rows=rows, width=width)
     whole = _compiled(run)(target, *arguments)
     return jax.tree.map(lambda table: np.asarray(table)[rows.start : rows.stop], whole)
 
@@ -112,7 +112,7 @@ Run = Callable[[Target], Any]
 """Plays episodes of the full width in a target it is given, and gives tables [width, …]."""
 
 
-def in_waves(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
+def in_batches(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
     """Tables [rows, …] of `run`, on a target that JAX cannot trace.
 
     `run` sees a target of the full width and gives tables [width, …], of which only the rows of the
@@ -125,7 +125,7 @@ def in_waves(target: Target, run: Run, *, rows: Iterable[int], width: int) -> An
 def in_groups(
     target: Target, groups: Sequence[tuple[Run, Iterable[int]]], *, width: int
 ) -> list[Any]:
-    """As `in_waves`, for several at once: a target that plays elsewhere has more to hand out."""
+    """As `in_batches`, for several at once: a target that plays elsewhere has more to hand out."""
     if target.elsewhere is None:
         return [here(target, run, rows=rows, width=width) for run, rows in groups]
     played = target.elsewhere.play(target, [(run, list(rows)) for run, rows in groups], width)
@@ -138,7 +138,7 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def here(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
-    """`in_waves` by this very process."""
+    """`in_batches` by this very process."""
     wanted = list(rows)
     waiting, attempts = list(wanted), Counter[int]()
     room = target.num_envs or width

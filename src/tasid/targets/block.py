@@ -22,7 +22,7 @@ from tasid.targets.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE
 from tasid.targets.target import State, Target, stream
 
 
-class Emission(Protocol):
+class StateEmission(Protocol):
     """q(x | s), written for one state and one key; a pytree.
 
     In a target with circumstances it is called with those of the episode as a third argument.

@@ -11,7 +11,7 @@ from typing import Any
 
 from tasid.checks.scoring import yardsticks
 from tasid.experiments.grid.jobs import ETA
-from tasid.experiments.sweep import Desk, Experiment, Job
+from tasid.experiments.sweep import Experiment, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.policies.evaluate import evaluate
 from tasid.runs.learn import learn
@@ -22,7 +22,7 @@ CORRIDOR = "########\n#S.....#\n#.####.#\n#.....G#\n########"
 
 
 @dataclass(frozen=True)
-class Setting:
+class BuildingSetting:
     """How a robot sees, where it begins, and how many episodes it learns from."""
 
     sensor: str
@@ -37,22 +37,22 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Size:
+class BuildingSize:
     """What a size of the experiment has."""
 
     seeds: tuple[int, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[BuildingSetting, ...]
     evaluation_episodes: int = 2_048
     map: str | None = None
 
 
-_DOCK = Setting("lidar", 1, 200), Setting("camera", 1, 300)
+_DOCK = BuildingSetting("lidar", 1, 200), BuildingSetting("camera", 1, 300)
 SIZES = {
-    "smoke": Size((0,), (Setting("lidar", 1, 24),), 64, map=CORRIDOR),
-    "quick": Size((210, 211), _DOCK, 1_024),
-    "full": Size(
+    "smoke": BuildingSize((0,), (BuildingSetting("lidar", 1, 24),), 64, map=CORRIDOR),
+    "quick": BuildingSize((210, 211), _DOCK, 1_024),
+    "full": BuildingSize(
         tuple(range(120, 130)),
-        (*_DOCK, Setting("lidar", 5, 300), Setting("camera", 5, 300)),
+        (*_DOCK, BuildingSetting("lidar", 5, 300), BuildingSetting("camera", 5, 300)),
     ),
 }
 
@@ -78,7 +78,7 @@ def jobs(size: str) -> list[Job]:
     ]
 
 
-def work(job: Job, desk: Desk) -> None:
+def work(job: Job, desk: JobContext) -> None:
     """Learn, score, and put it beside the plans that know where they are."""
     asked, (seed,) = job.configuration, job.seeds
     options: dict[str, Any] = {name: asked[name] for name in ("sensor", "starts", "map")}

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasid.checks.diagnosis import diagnose
 from tasid.checks.scoring import score
-from tasid.experiments.sweep import Desk, Experiment, Job
+from tasid.experiments.sweep import Experiment, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.maps import RobustPlan, policy_value, robust_dp
 from tasid.runs.learn import learn
@@ -28,7 +28,7 @@ _LEFT = 1
 
 
 @dataclass(frozen=True)
-class Size:
+class GridSize:
     """What a size of the experiments has."""
 
     seeds: tuple[int, ...]
@@ -43,14 +43,14 @@ class Size:
 
 _ETAS = {0.1: 250, 0.2: 400, 0.3: 500, 0.4: 1_000, 0.5: 1_000}
 SIZES = {
-    "smoke": Size((0,), {0.1: 24}, {11: 24}, 128, horizon=3),
-    "quick": Size(
+    "smoke": GridSize((0,), {0.1: 24}, {11: 24}, 128, horizon=3),
+    "quick": GridSize(
         (200, 201),
         {eta: min(episodes, 400) for eta, episodes in _ETAS.items()},
         dict.fromkeys((10, 20, 100), 250),
         4_096,
     ),
-    "full": Size((110, 111, 112, 113, 114), _ETAS, dict.fromkeys((10, 20, 50, 100), 400)),
+    "full": GridSize((110, 111, 112, 113, 114), _ETAS, dict.fromkeys((10, 20, 50, 100), 400)),
 }
 
 
@@ -77,7 +77,7 @@ def jobs(size: str, *, against: str) -> list[Job]:
     ]
 
 
-def work(job: Job, desk: Desk) -> None:
+def work(job: Job, desk: JobContext) -> None:
     """Learn, score, and put it beside what others earn in that very target."""
     asked, (seed,) = job.configuration, job.seeds
     env = make(

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from tasid.experiments.grid.figures import against_figure, looks_figure
-from tasid.experiments.grid.jobs import ETA, SIZES, Size, jobs
+from tasid.experiments.grid.jobs import ETA, SIZES, GridSize, jobs
 from tasid.experiments.records import Records, Series
 from tasid.maps import robust_dp
 from tasid.report.figures.grid_picture import draw_grid
@@ -79,7 +79,7 @@ def content(records: Records) -> Content:
     )
 
 
-def _episodes(what: Size, against: str) -> str:
+def _episodes(what: GridSize, against: str) -> str:
     found = sorted(set((what.etas if against == "eta" else what.heights).values()))
     return f"{' to '.join(count(n) for n in dict.fromkeys((found[0], found[-1])))} episodes"
 

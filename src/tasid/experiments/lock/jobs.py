@@ -17,7 +17,7 @@ from tasid.baselines.domain_randomization import FINE_TUNING
 from tasid.baselines.training import Checkpoint
 from tasid.experiments.lock.completed import completed_return
 from tasid.experiments.remote_log import ToldLog
-from tasid.experiments.sweep import Desk, Experiment, Interrupted, Job
+from tasid.experiments.sweep import Experiment, Interrupted, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import Event, StepEnded
 from tasid.maps import robust_dp
@@ -33,7 +33,7 @@ _KEEP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Size:
+class LockSize:
     """What a size of the experiment has."""
 
     seeds: tuple[int, ...]
@@ -61,8 +61,8 @@ _FEW = (16, 32, 48, 64, 96, 128, 192, 256)
 _GRID = (10_000, 50_000, 100_000, 400_000)
 """The paper's; what lies above the smallest n that solves tells nothing more and is left out."""
 SIZES = {
-    "smoke": Size((0,), (3,), {3: (300,)}, (16,), 200, 200, 3, (), (), 128, 256, every=100),
-    "quick": Size(
+    "smoke": LockSize((0,), (3,), {3: (300,)}, (16,), 200, 200, 3, (), (), 128, 256, every=100),
+    "quick": LockSize(
         (200, 201, 202),
         (5, 10, 20, 40),
         {5: (10_000,), 10: (10_000, 50_000), 20: (10_000, 50_000), 40: (100_000, 400_000)},
@@ -72,7 +72,7 @@ SIZES = {
         10,
         evaluation_episodes=1024,
     ),
-    "full": Size(
+    "full": LockSize(
         (100, 101, 102, 103, 104),
         (5, 10, 20, 40),
         {5: _GRID[:1], 10: _GRID[:2], 20: _GRID[:2], 40: _GRID},
@@ -96,7 +96,7 @@ def jobs(size: str) -> list[Job]:
     return planned + _baseline_jobs(what, longest, baselines)
 
 
-def _baseline(what: Size, algorithm: str, **changed: Any) -> Baseline:
+def _baseline(what: LockSize, algorithm: str, **changed: Any) -> Baseline:
     return Baseline(
         algorithm,
         target_episodes=what.target_episodes,
@@ -107,7 +107,7 @@ def _baseline(what: Size, algorithm: str, **changed: Any) -> Baseline:
     )
 
 
-def _searched(what: Size) -> Iterator[Baseline]:
+def _searched(what: LockSize) -> Iterator[Baseline]:
     for coefficient in what.coefficients:
         yield _baseline(what, "ppo+rnd", rnd_coefficient=coefficient)
     for algorithm in ("ppo+dr", "ppo+rnd+dr"):
@@ -115,7 +115,7 @@ def _searched(what: Size) -> Iterator[Baseline]:
             yield _baseline(what, algorithm, epopt_epsilon=epsilon)
 
 
-def _baseline_jobs(what: Size, horizon: int, baselines: Sequence[Baseline]) -> list[Job]:
+def _baseline_jobs(what: LockSize, horizon: int, baselines: Sequence[Baseline]) -> list[Job]:
     planned = []
     for baseline in baselines:
         name = baseline.algorithm
@@ -131,7 +131,7 @@ def _baseline_jobs(what: Size, horizon: int, baselines: Sequence[Baseline]) -> l
     return planned
 
 
-def _tasid_jobs(what: Size, horizon: int) -> list[Job]:
+def _tasid_jobs(what: LockSize, horizon: int) -> list[Job]:
     def one(method: str, episodes: int | list[int], seeds: tuple[int, ...], cost: float) -> Job:
         given = f"-n{episodes}" if method == "paper" else ""
         configuration = {
@@ -155,7 +155,7 @@ def _tasid_jobs(what: Size, horizon: int) -> list[Job]:
 # ---------------------------------------------------------------- one job
 
 
-def work(job: Job, desk: Desk) -> None:
+def work(job: Job, desk: JobContext) -> None:
     """Do one job."""
     if job.configuration["algorithm"] != "tasid":
         _work_baseline(job, desk)
@@ -175,7 +175,7 @@ def _world(job: Job, seed: int) -> tuple[BlockMDP, float]:
 class _Recorder:
     """Writes the checkpoints of a baseline down."""
 
-    desk: Desk
+    desk: JobContext
     log: ToldLog
     baseline: Baseline
     solved: Callable[[Checkpoint], bool]
@@ -213,7 +213,7 @@ class _Recorder:
         return ((before if target else 0) + episodes) / total
 
 
-def _work_baseline(job: Job, desk: Desk) -> None:
+def _work_baseline(job: Job, desk: JobContext) -> None:
     (seed,) = job.seeds
     env, value = _world(job, seed)
     names = asdict(Baseline("ppo")).keys()
@@ -239,7 +239,7 @@ def _work_baseline(job: Job, desk: Desk) -> None:
     log.end(solved=trained.stopped, episodes=trained.episodes)
 
 
-def _work_belief(job: Job, desk: Desk) -> None:
+def _work_belief(job: Job, desk: JobContext) -> None:
     """Learn from every n of the grid in turn, until the policy solves the lock."""
     (seed,), grid = job.seeds, job.configuration["episodes"]
     env, value = _world(job, seed)
@@ -263,7 +263,7 @@ def _work_belief(job: Job, desk: Desk) -> None:
     desk.tell(1.0)
 
 
-def _work_paper(job: Job, desk: Desk) -> None:
+def _work_paper(job: Job, desk: JobContext) -> None:
     seeds = list(job.seeds)
     worlds = [_world(job, seed) for seed in seeds]
 

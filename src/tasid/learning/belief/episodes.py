@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tasid.beliefs.actor import LANES, Carried
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.episodes import Episodes, payment_numbers
-from tasid.beliefs.features import AsSeen, Looks
+from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.targets.batches import episode_tables
 from tasid.targets.rollout import Actor, Moment, trace
 from tasid.targets.streams import ACTING, BATCH
@@ -141,16 +141,18 @@ def _recorded(table: Any, horizon: int) -> Recorded:
 
 
 def as_chunks(
-    recorded: Recorded, chain: Chain, looks: Looks | AsSeen, *, tells: bool
+    recorded: Recorded, chain: Chain, feature_map: FeatureMap | AsSeen, *, tells: bool
 ) -> list[Episodes]:
     """What the smoother reads, in chunks of one width."""
     return [
-        _chunk(recorded.rows(slice(first, first + CHUNK)), chain, looks, tells)
+        _chunk(recorded.rows(slice(first, first + CHUNK)), chain, feature_map, tells)
         for first in range(0, recorded.number, CHUNK)
     ]
 
 
-def _chunk(recorded: Recorded, chain: Chain, looks: Looks | AsSeen, tells: bool) -> Episodes:
+def _chunk(
+    recorded: Recorded, chain: Chain, feature_map: FeatureMap | AsSeen, tells: bool
+) -> Episodes:
     number = recorded.number
 
     def padded(table: NDArray[Any]) -> NDArray[Any]:
@@ -158,7 +160,7 @@ def _chunk(recorded: Recorded, chain: Chain, looks: Looks | AsSeen, tells: bool)
 
     paid = payment_numbers(recorded.rewards, np.asarray(chain.payments))
     return Episodes(
-        features=_features(looks, jnp.asarray(padded(recorded.observations))),
+        features=_features(feature_map, jnp.asarray(padded(recorded.observations))),
         commands=jnp.asarray(padded(recorded.commands).T),
         paid=jnp.asarray(padded(paid).T),
         ended=jnp.asarray(padded(recorded.ended)),
@@ -169,7 +171,7 @@ def _chunk(recorded: Recorded, chain: Chain, looks: Looks | AsSeen, tells: bool)
 
 
 @jax.jit
-def _features(looks: Looks | AsSeen, observations: jax.Array) -> jax.Array:
+def _features(feature_map: FeatureMap | AsSeen, observations: jax.Array) -> jax.Array:
     """[H+1, N, D] of observations [N, H+1, …]."""
     steps = jnp.arange(observations.shape[1])
-    return jax.lax.map(lambda step: looks(*step), (jnp.swapaxes(observations, 0, 1), steps))
+    return jax.lax.map(lambda step: feature_map(*step), (jnp.swapaxes(observations, 0, 1), steps))

@@ -21,7 +21,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.smoother import Emission, Tally, Weights, tally
 from tasid.learning.belief.slips import FEWEST, Slip, slips, with_doubts
-from tasid.learning.surprise import EtaEstimate, MapError
+from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator
 
 _LEVEL = 0.01
@@ -37,7 +37,7 @@ class Findings:
     """Slips, map errors, and where the episodes were."""
 
     eta: EtaEstimate
-    map_errors: tuple[MapError, ...]
+    map_errors: tuple[MapFault, ...]
     visits: Floats
     """How often something was commanded in each state, [S]."""
     slips: tuple[Slip, ...]
@@ -82,7 +82,7 @@ def agreed(found: Sequence[Findings]) -> Findings:
     return Findings(eta, errors, first.visits, came_to)
 
 
-def _place(error: MapError) -> tuple[int, object, int]:
+def _place(error: MapFault) -> tuple[int, object, int]:
     return error.step, error.state, error.action
 
 
@@ -110,7 +110,7 @@ def _estimate(chain: Chain, given: Floats, hits: Floats, eta: float) -> EtaEstim
 
 def _errors(
     chain: Chain, given: Floats, hits: Floats, sim: AbstractSimulator, eta: float
-) -> tuple[tuple[MapError, ...], NDArray[np.bool_]]:
+) -> tuple[tuple[MapFault, ...], NDArray[np.bool_]]:
     """Places with too many misses, and which they are, [T, M, A]."""
     tested = given >= FEWEST
     misses = given - hits
@@ -118,7 +118,7 @@ def _errors(
     p_values = binom.sf(np.ceil(misses - 1e-6) - 1, np.floor(given + 1e-6), allowed)
     blamed = tested & (p_values * tested.sum() < _LEVEL)
     found = [
-        MapError(
+        MapFault(
             step=int(t) if chain.successor.shape[0] > 1 else -1,
             state=sim.states[int(np.asarray(at(chain.states, int(t)))[m])],
             action=int(a),

@@ -10,13 +10,13 @@ import numpy as np
 
 from tasid.beliefs.chain import after, at
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.fitting import Floats, Setting
+from tasid.beliefs.fitting import BeliefSetting, Floats
 
 SEEN = 3.0
 """Sightings after which it is known what a class looks like."""
 
 
-def coverage(setting: Setting, classes: Classes, counts: Floats) -> float:
+def coverage(setting: BeliefSetting, classes: Classes, counts: Floats) -> float:
     """The share of the plan's arrivals, slips as expected, whose class has been seen; counts [C].
 
     What happens in places where nothing more happens is left out.

@@ -27,11 +27,11 @@ from threadpoolctl import threadpool_limits
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.fitting import Chunks, Floats, Setting, by_episode, fit, schedule
+from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats, by_episode, fit, schedule
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
 from tasid.beliefs.smoother import posterior
 from tasid.learning.belief.episodes import Recorded, as_chunks
-from tasid.learning.belief.method import Fit, measured, setting_for, usual_kinds
+from tasid.learning.belief.method import BeliefFit, measured, setting_for, usual_kinds
 from tasid.maps import RobustPlan
 
 FEWEST = 8
@@ -83,7 +83,7 @@ class Measure:
 class Judged:
     """A fit, and what the fold that it has not seen says of it."""
 
-    fit: Fit
+    fit: BeliefFit
     foresight: Measure
     """ln p(rewards and ends | observations) of an episode, 0 at best."""
     lead: Measure
@@ -102,12 +102,12 @@ class Judged:
 class LearntFromLog:
     """What recorded episodes taught."""
 
-    best: Fit
+    best: BeliefFit
     """Fitted to all of them."""
     judged: tuple[Judged, ...]
     """The fits to parts of them, the best first."""
     chunks: Chunks
-    setting: Setting
+    setting: BeliefSetting
 
 
 def learn_log(
@@ -126,7 +126,7 @@ def learn_log(
     return LearntFromLog(final, tuple(judged), log.chunks, log.setting)
 
 
-def decided(judged: Sequence[Judged], agreement: Callable[[Fit, Fit], float]) -> Judged:
+def decided(judged: Sequence[Judged], agreement: Callable[[BeliefFit, BeliefFit], float]) -> Judged:
     """The first of the ranked fits, if it proved itself and no equal has another opinion."""
     best = judged[0]
     if not _proved(best):
@@ -186,16 +186,18 @@ class _Log:
         # Neighbours may be of one policy or one day: every fold gets its share of each.
         self._fold = np.arange(recorded.number) % number
 
-    def fits(self) -> list[tuple[int, Fit]]:
+    def fits(self) -> list[tuple[int, BeliefFit]]:
         """From every beginning, for every kind of classes, without each of the folds."""
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(lambda job: job(), self._jobs()))
 
-    def _jobs(self) -> Iterator[Callable[[], tuple[int, Fit]]]:
-        def job(fold: int, chunks: Chunks, classes: Classes, beginning: str) -> tuple[int, Fit]:
+    def _jobs(self) -> Iterator[Callable[[], tuple[int, BeliefFit]]]:
+        def job(
+            fold: int, chunks: Chunks, classes: Classes, beginning: str
+        ) -> tuple[int, BeliefFit]:
             stages = schedule(beginning, self.setting.chain)
             emission, counts = fit(self.setting, classes, chunks, stages)
-            return fold, Fit(beginning, classes, self._looks, emission, counts)
+            return fold, BeliefFit(beginning, classes, self._looks, emission, counts)
 
         for fold in np.unique(self._fold).tolist():
             chunks = self._chunks(self._recorded.rows(self._fold != fold))
@@ -203,7 +205,7 @@ class _Log:
                 for beginning in BEGINNINGS:
                     yield partial(job, fold, chunks, classes, beginning)
 
-    def judge(self, fits: Sequence[tuple[int, Fit]]) -> list[Judged]:
+    def judge(self, fits: Sequence[tuple[int, BeliefFit]]) -> list[Judged]:
         """Each fit by the fold that it has not seen."""
         held = [
             self._chunks(self._recorded.rows(self._fold == fold)) for fold in np.unique(self._fold)
@@ -230,7 +232,7 @@ class _Log:
             for (fold, one), seen in zip(fits, found, strict=True)
         ]
 
-    def _evidence(self, one: Fit, seen: Floats, chunks: Chunks) -> Floats:
+    def _evidence(self, one: BeliefFit, seen: Floats, chunks: Chunks) -> Floats:
         """Nats of an episode by which places explain looks, of what was `seen` of them [N]."""
         emission = one.emission
         assert isinstance(emission, Gaussians)
@@ -240,14 +242,14 @@ class _Log:
         sharp = sharpness(self.setting.described, emission.spread.size)
         return seen / sharp - by_episode(unseen_evidence, undescribed(emission), chunks)
 
-    def gone_on(self, best: Fit) -> Fit:
+    def gone_on(self, best: BeliefFit) -> BeliefFit:
         """The best fit, carried on with all episodes."""
         begin = self.setting.expect(best.classes, best.emission, self.chunks)
         stages = schedule("warm", self.setting.chain)
         emission, counts = fit(self.setting, best.classes, self.chunks, stages, begin=begin)
-        return Fit(best.beginning, best.classes, self._looks, emission, counts)
+        return BeliefFit(best.beginning, best.classes, self._looks, emission, counts)
 
-    def agreement(self, one: Fit, other: Fit) -> float:
+    def agreement(self, one: BeliefFit, other: BeliefFit) -> float:
         """The share of steps at which two fits see some of the episodes in the same place.
 
         Steps count by how much a wrong action could cost there.
@@ -261,7 +263,7 @@ class _Log:
             total += float(weight.sum())
         return same / total if total > 0 else 1.0
 
-    def _places(self, one: Fit, chunk: Episodes) -> NDArray[np.float32]:
+    def _places(self, one: BeliefFit, chunk: Episodes) -> NDArray[np.float32]:
         parts = self.setting.chain, one.classes, one.emission, chunk, self.setting.weights()
         return np.asarray(posterior(*parts)[0])
 

@@ -28,13 +28,13 @@ from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import descriptions, sharpness
-from tasid.beliefs.features import AsSeen, Looks, by_step, fit_looks, is_picture
+from tasid.beliefs.features import AsSeen, FeatureMap, by_step, fit_features, is_picture
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.fitting import (
+    BeliefSetting,
     Chunks,
     Floats,
     Seen,
-    Setting,
     by_episode,
     fit,
     one_look,
@@ -122,12 +122,12 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Fit:
+class BeliefFit:
     """An emission and how it came about."""
 
     beginning: str
     classes: Classes
-    looks: Looks | AsSeen
+    feature_map: FeatureMap | AsSeen
     emission: Gaussians | Scaled
     counts: Floats
     """How often each class was seen, [C]."""
@@ -144,7 +144,7 @@ class Fit:
         return f"{self.beginning}, by {self.classes.kind}"
 
 
-Share = tuple[Fit, int, int]
+Share = tuple[BeliefFit, int, int]
 """Who plays, from which of a batch's episodes on, and how many."""
 
 
@@ -180,21 +180,21 @@ BeliefCallback = Callable[[BatchEnded], None]
 class Learnt:
     """What the belief method ends with."""
 
-    best: Fit
-    fits: tuple[Fit, ...]
+    best: BeliefFit
+    fits: tuple[BeliefFit, ...]
     chunks: Chunks
     recorded: Recorded
     batches: tuple[BatchEnded, ...]
     stopped: str
     """Why no more episodes were played."""
-    setting: Setting
+    setting: BeliefSetting
 
     def actor(self) -> BeliefActor:
         """The policy of the best fit."""
         return actor_of(self.setting, self.best)
 
 
-def actor_of(setting: Setting, fit: Fit) -> BeliefActor:
+def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
     """The policy that acts by a fit."""
     tracker = BeliefFilter(
         setting.chain,
@@ -203,7 +203,7 @@ def actor_of(setting: Setting, fit: Fit) -> BeliefActor:
         jnp.float32(setting.weights().eta),
         jnp.float32(LEAP),
     )
-    return BeliefActor(tracker, fit.looks, setting.advantage)
+    return BeliefActor(tracker, fit.feature_map, setting.advantage)
 
 
 class BeliefLearner:
@@ -231,11 +231,11 @@ class BeliefLearner:
             Classes.of(chain, kind, plan.simulator)
             for kind in (usual_kinds(chain) if kinds is None else kinds)
         ]
-        self._tells = hasattr(target, "finished")
+        self._tells = target.ends_early
         low, high = return_range(plan.simulator)
         self._span = high - low
         self._parts: list[Recorded] = []
-        self._fits: list[Fit] = []
+        self._fits: list[BeliefFit] = []
         if begin is not None:
             self._take_over(begin)
         self.batches: list[BatchEnded] = []
@@ -246,7 +246,9 @@ class BeliefLearner:
         kinds = [one.kind for one in self._classes]
         if taken.classes.kind not in kinds:
             self._classes.append(taken.classes)
-        self._fits = [Fit("saved", *taken[:3], np.zeros(taken.classes.number), known=taken.known)]
+        self._fits = [
+            BeliefFit("saved", *taken[:3], np.zeros(taken.classes.number), known=taken.known)
+        ]
         key = jax.random.fold_in(self._key, CONTINUING)
         self._key = jax.random.fold_in(key, int(policy.digest[:8], 16))
 
@@ -304,7 +306,7 @@ class BeliefLearner:
         return Learnt(
             best,
             tuple(self._fits),
-            self._chunks(best.looks),
+            self._chunks(best.feature_map),
             self.recorded,
             tuple(self.batches),
             stopped,
@@ -327,7 +329,7 @@ class BeliefLearner:
             f"{max(lost):.2%} of the range of returns"
         )
 
-    def _play(self, fit: Fit, first: int, share: int) -> Recorded:
+    def _play(self, fit: BeliefFit, first: int, share: int) -> Recorded:
         return play(
             self._target,
             actor_of(self.setting, fit),
@@ -349,28 +351,32 @@ class BeliefLearner:
             if share > 0
         ]
 
-    def _playing(self) -> list[Fit]:
+    def _playing(self) -> list[BeliefFit]:
         """Fits whose beginnings have not failed of late; at first, one that knows nothing."""
         if self._fits:
             return [one for one in self._fits if one.before is None or one.before < _HOPELESS]
         return [flat_fit(self.setting, self._classes[0], self._target.observation_shape)]
 
-    def _chunks(self, looks: Looks | AsSeen, recorded: Recorded | None = None) -> Chunks:
+    def _chunks(self, feature_map: FeatureMap | AsSeen, recorded: Recorded | None = None) -> Chunks:
         recorded = self.recorded if recorded is None else recorded
-        return as_chunks(recorded, self.setting.chain, looks, tells=self._tells)
+        return as_chunks(recorded, self.setting.chain, feature_map, tells=self._tells)
 
-    def _judge(self, fresh: Recorded, shares: Sequence[Share]) -> list[Fit]:
+    def _judge(self, fresh: Recorded, shares: Sequence[Share]) -> list[BeliefFit]:
         """The fits with what the new episodes say of them."""
         if not self._fits:
             return [shares[0][0]]
-        looks = next(one.looks for one in self._fits if isinstance(one.looks, Looks))
-        chunks = self._chunks(looks, fresh)
-        before = self._chunks(looks) if self._parts else chunks
+        feature_map = next(
+            one.feature_map for one in self._fits if isinstance(one.feature_map, FeatureMap)
+        )
+        chunks = self._chunks(feature_map, fresh)
+        before = self._chunks(feature_map) if self._parts else chunks
         null = by_episode(plain_evidence, one_look(before), chunks)
         common = float(fresh.returns.mean())
         judged = []
         for one in self._fits:
-            seen = chunks if one.looks is looks else self._chunks(one.looks, fresh)
+            seen = (
+                chunks if one.feature_map is feature_map else self._chunks(one.feature_map, fresh)
+            )
             found = self.setting.expect(one.classes, one.emission, seen, told=0.0)
             gain = found.evidence
             if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
@@ -389,12 +395,12 @@ class BeliefLearner:
             judged.append(replace(one, judged=judgement))
         return judged
 
-    def _rank(self, one: Fit) -> tuple[float, float]:
+    def _rank(self, one: BeliefFit) -> tuple[float, float]:
         if one.judged is None:
             return (0.0, 0.0)
         return (round(one.judged.score(self._span), 2), one.judged.evidence)
 
-    def _behind(self, one: Fit, best: Fit) -> float | None:
+    def _behind(self, one: BeliefFit, best: BeliefFit) -> float | None:
         if best.judged is None:
             return None
         # On a large map all beginnings fail for a while, and the first to do well is not the first
@@ -403,15 +409,15 @@ class BeliefLearner:
             return None
         return self._rank(best)[0] - self._rank(one)[0]
 
-    def _regret(self, best: Fit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
+    def _regret(self, best: BeliefFit, fresh: Recorded, shares: Sequence[Share]) -> Floats:
         """Of the episodes that the best fit played itself, or of all if it played none."""
         if best.judged is None:
             return np.zeros(0)
-        chunks = self._chunks(best.looks, fresh)
+        chunks = self._chunks(best.feature_map, fresh)
         regret = self.setting.expect(best.classes, best.emission, chunks).regret
         return _own(best, regret, shares) if best.judged.played else regret
 
-    def _settled(self, best: Fit, regret: float, error: float) -> bool:
+    def _settled(self, best: BeliefFit, regret: float, error: float) -> bool:
         """Does one fit keep the plan's promise, where others take long or one was given?"""
         if best.judged is None or not (self._begun or is_large(self.setting.chain)):
             return False
@@ -423,21 +429,29 @@ class BeliefLearner:
         """What not knowing where one is costs at most, as a share of the range of returns."""
         return (regret + 2 * error) / max(self._span, 1e-12)
 
-    def _refit(self, best: Fit, behind: dict[str, float | None], *, alone: bool) -> list[Fit]:
+    def _refit(
+        self, best: BeliefFit, behind: dict[str, float | None], *, alone: bool
+    ) -> list[BeliefFit]:
         """Fits on all episodes from every beginning, the one that goes on from the best first.
 
         If that one needs no company, it is fitted alone.
         """
         recorded, chain = self.recorded, self.setting.chain
-        looks = next((one.looks for one in self._fits if isinstance(one.looks, Looks)), None)
-        early = looks and recorded.number <= _MEASURED and (looks.pool > 0 or chain.layered)
-        if looks is None or (early and not self._begun):
-            looks = measured(recorded, chain)
-        chunks = self._chunks(looks)
-        fits = self._fitted(best, looks, chunks, alone=alone)
+        feature_map = next(
+            (one.feature_map for one in self._fits if isinstance(one.feature_map, FeatureMap)), None
+        )
+        early = (
+            feature_map and recorded.number <= _MEASURED and (feature_map.pool > 0 or chain.layered)
+        )
+        if feature_map is None or (early and not self._begun):
+            feature_map = measured(recorded, chain)
+        chunks = self._chunks(feature_map)
+        fits = self._fitted(best, feature_map, chunks, alone=alone)
         return [one if alone else replace(one, before=behind.get(one.name)) for one in fits]
 
-    def _fitted(self, best: Fit, looks: Looks, chunks: Chunks, *, alone: bool) -> list[Fit]:
+    def _fitted(
+        self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks, *, alone: bool
+    ) -> list[BeliefFit]:
         """All beginnings' fits, unless they are remembered."""
         recorded, number = self.recorded, len(self._parts) - 1
         seal = seal_of(recorded.commands, recorded.rewards, recorded.ended)
@@ -445,7 +459,7 @@ class BeliefLearner:
         if found is not None:
             kinds = {one.kind: one for one in self._classes}
             again = [
-                Fit(one.beginning, kinds[one.kind], looks, one.emission, one.counts)
+                BeliefFit(one.beginning, kinds[one.kind], feature_map, one.emission, one.counts)
                 for one in stored_fits(found)
             ]
             return [
@@ -453,7 +467,7 @@ class BeliefLearner:
                 for one in again
             ]
         with ThreadPoolExecutor(2) as pool:
-            jobs = self._jobs(best, looks, chunks)
+            jobs = self._jobs(best, feature_map, chunks)
             fits = list(pool.map(lambda job: job(), islice(jobs, 1) if alone else jobs))
         if self._memory is not None:
             made = [
@@ -462,25 +476,27 @@ class BeliefLearner:
             self._memory.keep(number, seal, remembered(made))
         return fits
 
-    def _jobs(self, best: Fit, looks: Looks, chunks: Chunks) -> Iterator[Callable[[], Fit]]:
+    def _jobs(
+        self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks
+    ) -> Iterator[Callable[[], BeliefFit]]:
         def job(
             beginning: str,
             classes: Classes,
             begin: Seen | None = None,
             known: Moments | None = None,
-        ) -> Fit:
+        ) -> BeliefFit:
             stages = schedule(beginning, self.setting.chain)
             emission, counts = fit(self.setting, classes, chunks, stages, begin=begin, known=known)
-            return Fit(beginning, classes, looks, emission, counts, known=known)
+            return BeliefFit(beginning, classes, feature_map, emission, counts, known=known)
 
-        def warm() -> Fit:
-            begin = self._carried_over(best, looks, chunks)
+        def warm() -> BeliefFit:
+            begin = self._carried_over(best, feature_map, chunks)
             return job("warm", best.classes, begin, best.known)
 
         if best.beginning == "saved" and self._keeps(best):
             yield partial(replace, best, judged=None, before=None)
         elif best.judged is not None:
-            networks = self._network_jobs(best, looks)
+            networks = self._network_jobs(best, feature_map)
             if isinstance(best.emission, Scaled):
                 yield from networks
                 yield warm
@@ -491,33 +507,35 @@ class BeliefLearner:
             for beginning in ("forward", "anneal"):
                 yield partial(job, beginning, classes)
 
-    def _network_jobs(self, best: Fit, looks: Looks) -> list[Callable[[], Fit]]:
+    def _network_jobs(
+        self, best: BeliefFit, feature_map: FeatureMap
+    ) -> list[Callable[[], BeliefFit]]:
         """Fits of the user's model, or of a network where Gaussians have failed so far."""
         if best.classes.number > MOST_CLASSES or not (self._given or self._needs_network(best)):
             return []
-        before = self._chunks(best.looks)
+        before = self._chunks(best.feature_map)
         flat = flat_fit(self.setting, best.classes, self._target.observation_shape)
-        seen: Looks | AsSeen = looks
-        classifier: Classifier = Differentiable(Layers(int(looks.components.shape[1])))
+        seen: FeatureMap | AsSeen = feature_map
+        classifier: Classifier = Differentiable(Layers(int(feature_map.components.shape[1])))
         if self._given is not None:
             seen, classifier = AsSeen(self._target.observation_shape), self._given
 
-        def job(beginning: str, teacher: Fit, chunks: Chunks) -> Fit:
+        def job(beginning: str, teacher: BeliefFit, chunks: Chunks) -> BeliefFit:
             fitted = self._taught(classifier, teacher, chunks, self._chunks(seen))
             counts = np.expm1(np.asarray(-np.log1p(-fitted.trust), np.float64))
-            return Fit(beginning, best.classes, seen, fitted, counts)
+            return BeliefFit(beginning, best.classes, seen, fitted, counts)
 
         again = "network" if self._given is None else "model"
         return [
             partial(job, again, best, before),
-            partial(job, f"{again} from commands", flat, self._chunks(flat.looks)),
+            partial(job, f"{again} from commands", flat, self._chunks(flat.feature_map)),
         ]
 
-    def _keeps(self, best: Fit) -> bool:
+    def _keeps(self, best: BeliefFit) -> bool:
         """Is a network better left as it is? Of what taught it nothing is left."""
         return isinstance(best.emission, Scaled) and self.episodes < _BEFORE_NETWORKS
 
-    def _needs_network(self, best: Fit) -> bool:
+    def _needs_network(self, best: BeliefFit) -> bool:
         judged = best.judged
         if isinstance(best.emission, Scaled):
             return True
@@ -525,7 +543,9 @@ class BeliefLearner:
             return False
         return judged.foresight < _FORESEEN or judged.evidence <= 2 * judged.evidence_error
 
-    def _taught(self, classifier: Classifier, teacher: Fit, chunks: Chunks, seen: Chunks) -> Scaled:
+    def _taught(
+        self, classifier: Classifier, teacher: BeliefFit, chunks: Chunks, seen: Chunks
+    ) -> Scaled:
         """A classifier that has learned a teacher's labels, then its own."""
         weights, chain = self.setting.weights(), self.setting.chain
 
@@ -537,38 +557,40 @@ class BeliefLearner:
             fitted = fit_scaled(classifier, seen, labels(fitted, seen))
         return fitted
 
-    def _carried_over(self, best: Fit, looks: Looks, chunks: Chunks) -> Seen:
+    def _carried_over(self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks) -> Seen:
         """Who looked how, by the best fit, counted in the features of another measurement."""
-        seen = chunks if looks is best.looks else self._chunks(best.looks)
+        seen = chunks if feature_map is best.feature_map else self._chunks(best.feature_map)
         return self.setting.expect(best.classes, best.emission, seen, counted=chunks)
 
 
-def setting_for(plan: RobustPlan) -> Setting:
+def setting_for(plan: RobustPlan) -> BeliefSetting:
     """What all fits for a plan share."""
     chain = Chain.of(plan.simulator)
     described = descriptions(plan.simulator, chain) if is_large(chain) else None
-    return Setting(chain, advantages(plan, chain), plan.eta, DIMENSIONS, described)
+    return BeliefSetting(chain, advantages(plan, chain), plan.eta, DIMENSIONS, described)
 
 
-def flat_fit(setting: Setting, classes: Classes, observation_shape: tuple[int, ...]) -> Fit:
+def flat_fit(
+    setting: BeliefSetting, classes: Classes, observation_shape: tuple[int, ...]
+) -> BeliefFit:
     """A fit that knows nothing: its policy goes by its commands alone."""
     dtype = np.uint8 if is_picture(observation_shape) else np.float32
-    looks = fit_looks(np.zeros((2, *observation_shape), dtype))
-    size = int(looks.components.shape[1])
+    feature_map = fit_features(np.zeros((2, *observation_shape), dtype))
+    size = int(feature_map.components.shape[1])
     if setting.chain.layered:  # as `measured` has them, so that one compiled programme serves both
-        looks = replace(looks, usual=jnp.zeros((setting.chain.horizon + 1, size)))
+        feature_map = replace(feature_map, usual=jnp.zeros((setting.chain.horizon + 1, size)))
     flat = flat_gaussians(classes.number, size, setting.dimensions)
-    return Fit("flat", classes, looks, flat, np.zeros(classes.number))
+    return BeliefFit("flat", classes, feature_map, flat, np.zeros(classes.number))
 
 
-def measured(recorded: Recorded, chain: Chain) -> Looks:
+def measured(recorded: Recorded, chain: Chain) -> FeatureMap:
     """Features for what was seen in these episodes."""
     seen = recorded.observations
     flat = seen.reshape(-1, *seen.shape[2:])
     live = np.arange(seen.shape[1]) <= recorded.ended[:, None]
     chosen = np.random.default_rng(0).permutation(np.flatnonzero(live))[:_KEPT]
-    looks = fit_looks(flat[np.sort(chosen)])
-    return by_step(looks, seen, live) if chain.layered else looks
+    feature_map = fit_features(flat[np.sort(chosen)])
+    return by_step(feature_map, seen, live) if chain.layered else feature_map
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:
@@ -578,7 +600,7 @@ def _mean_and_error(values: Floats) -> tuple[float, float]:
     return float(values.mean()), float(values.std() / math.sqrt(values.size))
 
 
-def _own(one: Fit, values: Floats, shares: Sequence[Share]) -> Floats:
+def _own(one: BeliefFit, values: Floats, shares: Sequence[Share]) -> Floats:
     """The values of the episodes that a fit played itself."""
     for player, first, share in shares:
         if player.name == one.name:

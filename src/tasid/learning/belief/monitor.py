@@ -64,5 +64,5 @@ def _played(
         explore=0.0,
         phase=phase,
     )
-    tells = hasattr(target, "finished")
-    return as_chunks(recorded, policy.actor.chain, policy.looks, tells=tells)
+    tells = target.ends_early
+    return as_chunks(recorded, policy.actor.chain, policy.feature_map, tells=tells)

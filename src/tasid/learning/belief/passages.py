@@ -25,12 +25,12 @@ from scipy.stats import binom
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import sharpness
-from tasid.beliefs.fitting import Chunks, Setting, fit, schedule
+from tasid.beliefs.fitting import BeliefSetting, Chunks, fit, schedule
 from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.smoother import tally
 from tasid.learning.belief.findings import ALLOWANCE, Findings, findings
 from tasid.learning.belief.slips import FEWEST
-from tasid.learning.surprise import MapError
+from tasid.learning.surprise import MapFault
 from tasid.maps import AbstractSimulator
 
 _MOST_DOORS = 3
@@ -49,7 +49,7 @@ Passage = tuple[int, int]
 class _Explained:
     """Episodes as a map with a passage closed explains them."""
 
-    setting: Setting
+    setting: BeliefSetting
     emission: Gaussians
     score: float
     gain: float
@@ -110,15 +110,15 @@ class Passages:
 
 
 def closed_passages(
-    setting: Setting,
+    setting: BeliefSetting,
     classes: Classes,
     chunks: Chunks,
     sim: AbstractSimulator,
     fits: Sequence[tuple[Gaussians, Findings]],
-) -> tuple[MapError, ...]:
+) -> tuple[MapFault, ...]:
     """The commands through passages that are closed, by fits of places and what they found."""
     chunks = chunks[-_MOST_CHUNKS:]
-    named: list[MapError] = []
+    named: list[MapFault] = []
     score = max(_score(setting, classes, emission, chunks) for emission, _ in fits)
     found = [one for _, one in fits]
     for _ in range(_MOST_DOORS):
@@ -146,7 +146,7 @@ def _tried(passages: Passages, sim: AbstractSimulator, found: Sequence[Findings]
 
 
 def _best(
-    setting: Setting,
+    setting: BeliefSetting,
     classes: Classes,
     chunks: Chunks,
     passages: Passages,
@@ -163,14 +163,16 @@ def _best(
     return max(pairs, key=lambda pair: pair[1].score, default=None)
 
 
-def _explained(setting: Setting, classes: Classes, chunks: Chunks, chain: Chain) -> _Explained:
+def _explained(
+    setting: BeliefSetting, classes: Classes, chunks: Chunks, chain: Chain
+) -> _Explained:
     there = replace(setting, chain=chain)
     emission, _ = fit(there, classes, chunks, schedule("anneal", chain))
     score = _score(there, classes, emission, chunks)
     return _Explained(there, emission, score, score - _score(setting, classes, emission, chunks))
 
 
-def _score(setting: Setting, classes: Classes, emission: Gaussians, chunks: Chunks) -> float:
+def _score(setting: BeliefSetting, classes: Classes, emission: Gaussians, chunks: Chunks) -> float:
     """ln p(all that was seen and told), looks counting as much as they do in the smoother."""
     sharp = sharpness(setting.described, emission.spread.size)
     looks = sum(float(chunk.live.sum()) for chunk in chunks)
@@ -199,7 +201,7 @@ def _errors(
     chunks: Chunks,
     sim: AbstractSimulator,
     commands: NDArray[np.intp],
-) -> list[MapError]:
+) -> list[MapFault]:
     """The commands through a closed passage that were given often enough to say so."""
     setting = explained.setting
     chain, weights = setting.chain, setting.weights()
@@ -213,5 +215,5 @@ def _errors(
         if given >= FEWEST:
             p_value = float(binom.sf(stayed - 1, given, setting.eta + ALLOWANCE))
             label = sim.states[int(states[slot])]
-            errors.append(MapError(-1, label, int(action), given, stayed, p_value))
+            errors.append(MapFault(-1, label, int(action), given, stayed, p_value))
     return errors

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import descriptions, sharpness
-from tasid.beliefs.features import AsSeen, Looks
-from tasid.beliefs.fitting import Setting
+from tasid.beliefs.features import AsSeen, FeatureMap
+from tasid.beliefs.fitting import BeliefSetting
 from tasid.beliefs.gaussian import Gaussians, Moments, moments_of
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import Scaled
@@ -33,7 +33,7 @@ class TakenOver(NamedTuple):
     """What a policy knows, in terms of a map's classes."""
 
     classes: Classes
-    looks: Looks
+    feature_map: FeatureMap
     emission: Gaussians | Scaled
     known: Moments | None
     """What it was fitted to; None if that cannot be told."""
@@ -43,7 +43,7 @@ def check_saved(
     policy: BeliefPolicy, sim: AbstractSimulator, shape: tuple[int, ...], dtype: str
 ) -> None:
     """Refuse a policy that saw or did something else than what is to be learned."""
-    if isinstance(policy.looks, AsSeen):
+    if isinstance(policy.feature_map, AsSeen):
         raise ValueError("from_policy: sees by a model of your own, which does not go on learning")
     seen, sees = (policy.observation_shape, policy.observation_dtype), (tuple(shape), dtype)
     if seen != sees:
@@ -61,7 +61,7 @@ def check_saved(
             f"from_policy: its map has {before.num_states} states, this one {sim.num_states}, and "
             "without labels on both there is no telling which are the same"
         )
-    steps = len(policy.looks.usual) - 1
+    steps = len(policy.feature_map.usual) - 1
     if steps not in (0, sim.horizon):
         raise ValueError(
             f"from_policy: knows the looks of each of {steps} steps, the map's horizon is "
@@ -69,9 +69,9 @@ def check_saved(
         )
 
 
-def taken_over(policy: BeliefPolicy, setting: Setting, sim: AbstractSimulator) -> TakenOver:
+def taken_over(policy: BeliefPolicy, setting: BeliefSetting, sim: AbstractSimulator) -> TakenOver:
     """What a checked policy knows, for this setting of this map."""
-    assert isinstance(policy.looks, Looks)
+    assert isinstance(policy.feature_map, FeatureMap)
     before = policy.actor.filter
     classes = Classes.of(setting.chain, policy.classes, sim)
     if policy.classes == "place":
@@ -85,12 +85,12 @@ def taken_over(policy: BeliefPolicy, setting: Setting, sim: AbstractSimulator) -
         )
     emission = policy.emission
     if isinstance(emission, Scaled):
-        return TakenOver(classes, policy.looks, _network(emission, rows), None)
+        return TakenOver(classes, policy.feature_map, _network(emission, rows), None)
     described = descriptions(policy.simulator, before.chain) if is_large(before.chain) else None
     chosen = _gaussians(emission, rows, sharpness(described, emission.spread.size))
     blind = not bool((chosen.spread > 0).all())
     known = None if blind else moments_of(chosen, described)
-    return TakenOver(classes, policy.looks, chosen, known)
+    return TakenOver(classes, policy.feature_map, chosen, known)
 
 
 def _places(chain: Chain, sim: AbstractSimulator) -> list[object]:

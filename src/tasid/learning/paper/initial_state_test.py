@@ -29,7 +29,7 @@ from tasid.learning.paper.tasid import Callback, Learned, StepEnded, explore
 from tasid.maps import AbstractSimulator, RobustPlan
 from tasid.models.clusterer import Clusterer
 from tasid.policies.decoder import WIDTH, Decoder
-from tasid.targets.batches import batch_tables, in_waves
+from tasid.targets.batches import batch_tables, in_batches
 from tasid.targets.rollout import roll
 from tasid.targets.streams import ONLINE
 from tasid.targets.target import Target, episode_keys, seed_key
@@ -261,7 +261,7 @@ def _over_instances(
         for i in range(keys.shape[0]):
             decoder = jax.tree.map(lambda leaf, i=i: leaf[i], decoders)
             alone = partial(_alone, run, decoder, keys[i, places], h)
-            each.append(in_waves(target, alone, rows=rows, width=width))
+            each.append(in_batches(target, alone, rows=rows, width=width))
         parts.append(jax.tree.map(lambda *tables: np.stack(tables), *each))
     return jax.tree.map(lambda *tables: np.concatenate(tables, axis=1), *parts)
 

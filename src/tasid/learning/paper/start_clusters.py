@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tasid.learning.paper.tasid import random_actions
 from tasid.maps import AbstractSimulator
-from tasid.models.clusterer import Clusterer, Glance
+from tasid.models.clusterer import Clusterer, ClusterNetwork
 from tasid.models.contrastive import fit_groups
 from tasid.policies.decoder import WIDTH
 from tasid.targets.batches import episode_tables
@@ -72,7 +72,7 @@ def cluster_starts(target: Target, sim: AbstractSimulator, *, episodes: int, see
     """
     number = sim.starts.size
     seen = first_steps(target, seed=seed, episodes=episodes)
-    glance = Glance(seen.x.shape[1:], number)
+    glance = ClusterNetwork(seen.x.shape[1:], number)
     x, x_next = (np.asarray(glance.features(jnp.asarray(part))) for part in (seen.x, seen.x_next))
     contrast = fit_groups(x, seen.action, x_next, groups=number, actions=sim.num_actions, seed=seed)
     grouped = [Clusterer(jnp.asarray(one), glance) for one in contrast.parameters]

@@ -26,7 +26,7 @@ import numpy as np
 
 from tasid.maps import RobustPlan
 from tasid.policies.decoder import WIDTH, Decoder, Tracked
-from tasid.targets.batches import in_waves
+from tasid.targets.batches import in_batches
 from tasid.targets.rollout import roll
 from tasid.targets.streams import ACTING
 from tasid.targets.target import Target, episode_keys, seed_key, stream, unfinished
@@ -203,7 +203,7 @@ def _collect_on_host(
         for first in firsts:
             run = partial(_explore, decoder=decoder, key=keys[i], h=h, first=first)
             slots = range(min(WIDTH, episodes - first))
-            parts.append(in_waves(target, run, rows=slots, width=WIDTH))
+            parts.append(in_batches(target, run, rows=slots, width=WIDTH))
         found.append(jax.tree.map(lambda *tables: np.concatenate(tables), *parts))
     return jax.tree.map(lambda *tables: np.stack(tables), *found)
 

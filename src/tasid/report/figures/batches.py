@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tasid.report.figures.drawing import LIGHT, axes_inside, blank
 from tasid.report.figures.labels import Mark
 from tasid.report.figures.learning import DOT, PANEL
-from tasid.report.pages.beliefs import Beliefs
+from tasid.report.pages.beliefs import BeliefBatches
 
 _LEFT = 54.0
 _MOST_DOTS = 40
@@ -21,7 +21,7 @@ _APART = 0.16
 """Of the height: lines closer than this get one name."""
 
 
-def returns_panel(beliefs: Beliefs, marks: tuple[Mark, ...]) -> Figure:
+def returns_panel(beliefs: BeliefBatches, marks: tuple[Mark, ...]) -> Figure:
     """The mean return of the new episodes of every batch, beside exact values as lines."""
     figure, axes = _panel("return of new episodes", beliefs)
     values = beliefs.column("return_mean")
@@ -35,7 +35,7 @@ def returns_panel(beliefs: Beliefs, marks: tuple[Mark, ...]) -> Figure:
     return figure
 
 
-def regret_panel(beliefs: Beliefs) -> Figure:
+def regret_panel(beliefs: BeliefBatches) -> Figure:
     """What an episode loses to not knowing where one is, with two standard errors."""
     figure, axes = _panel("estimated regret of an episode", beliefs)
     values, error = beliefs.column("regret"), beliefs.column("regret_error")
@@ -53,7 +53,7 @@ def regret_panel(beliefs: Beliefs) -> Figure:
     return figure
 
 
-def _panel(title: str, beliefs: Beliefs) -> tuple[Figure, Axes]:
+def _panel(title: str, beliefs: BeliefBatches) -> tuple[Figure, Axes]:
     figure = blank(*PANEL)
     axes = axes_inside(figure, left=_LEFT, right=12, top=32, bottom=40)
     inner = PANEL[0] - _LEFT - 12
@@ -66,7 +66,7 @@ def _panel(title: str, beliefs: Beliefs) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _batches(axes: Axes, beliefs: Beliefs, values: NDArray[np.float64], colour: str) -> None:
+def _batches(axes: Axes, beliefs: BeliefBatches, values: NDArray[np.float64], colour: str) -> None:
     """A dash over the episodes of every batch, and the way from one to the next."""
     starts = beliefs.ends - beliefs.sizes
     axes.plot(starts + beliefs.sizes / 2, values, color=LIGHT[colour], linewidth=1.0, alpha=0.5)

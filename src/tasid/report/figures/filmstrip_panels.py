@@ -47,7 +47,7 @@ _TRUE_TRAIL: dict[str, Any] = {"color": "#e9bfa5", "linewidth": 5.0, "zorder": 5
 _PLAN: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.6, "zorder": 4}
 
 
-class Panel(Protocol):
+class FramePanel(Protocol):
     """Part of a frame."""
 
     @property
@@ -61,7 +61,7 @@ class Panel(Protocol):
         """Bring the axes to step h."""
 
 
-def observation_panel(episode: Episode) -> Panel:
+def observation_panel(episode: Episode) -> FramePanel:
     """Images as they are, short vectors as bars, anything else as a heat map."""
     x = episode.observations
     if x.ndim in (3, 4) and min(x.shape[1:3]) > 1 and (x.ndim == 3 or x.shape[3] in (1, 3, 4)):
@@ -75,7 +75,7 @@ def observation_panel(episode: Episode) -> Panel:
     return _Picture(padded.reshape(len(flat), rows, _HEAT_WIDTH))
 
 
-def map_panel(episode: Episode) -> Panel:
+def map_panel(episode: Episode) -> FramePanel:
     """Grid maps from above; layered ones as lanes; of others the likeliest states, or the way."""
     plan = episode.policy.plan
     if plan.simulator.layout is not None:

@@ -17,7 +17,15 @@ from tasid.files import write_bytes_atomically
 from tasid.maps import RobustPlan
 from tasid.report.figures.drawing import LIGHT, axes_inside, blank, house_style, picture_bytes
 from tasid.report.figures.grid_picture import draw_grid
-from tasid.report.figures.routes import Columns, Fold, Lanes, Routes, columns_of, lanes_of, share
+from tasid.report.figures.routes import (
+    Columns,
+    Fold,
+    RouteLanes,
+    Routes,
+    columns_of,
+    lanes_of,
+    share,
+)
 
 WIDE, NARROW = 700.0, 344.0
 _LANE_HEIGHT = 54.0
@@ -76,7 +84,7 @@ def draw_routes(routes: Routes, *, width: float) -> Figure:
     return _draw_states(routes, width) if lanes is None else _draw_lanes(routes, lanes, width)
 
 
-def _draw_lanes(routes: Routes, lanes: Lanes, width: float) -> Figure:
+def _draw_lanes(routes: Routes, lanes: RouteLanes, width: float) -> Figure:
     left, right, bottom = 54.0, 14.0, 42.0
     inner = width - left - right
     columns = columns_of(lanes.horizon, int(inner / _PIXELS_PER_COLUMN))
@@ -124,7 +132,7 @@ def _stretches(columns: Columns) -> list[list[int]]:
     return [layers[:cut], layers[cut:]]
 
 
-def _draw_map(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -> None:
+def _draw_map(axes: Axes, lanes: RouteLanes, columns: Columns, row: dict[int, int]) -> None:
     """Every transition of the map, faint."""
     place = columns.place
     segments = [
@@ -140,7 +148,9 @@ def _draw_map(axes: Axes, lanes: Lanes, columns: Columns, row: dict[int, int]) -
         axes.plot(list(place.values()), [lane] * len(place), **_STATE)
 
 
-def _draw_fold(axes: Axes, lanes: Lanes, columns: Columns, fold: Fold, row: dict[int, int]) -> None:
+def _draw_fold(
+    axes: Axes, lanes: RouteLanes, columns: Columns, fold: Fold, row: dict[int, int]
+) -> None:
     """In place of the hidden layers, how much of them each route spends in each lane."""
     ends = [columns.place[fold.first], columns.place[fold.last]]
     middle = sum(ends) / 2

@@ -82,7 +82,7 @@ def walk(plan: Plan, start: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class RouteLanes:
     """A layered map as lanes."""
 
     kinds: tuple[int, ...]
@@ -99,7 +99,7 @@ class Lanes:
         return len(self.edges)
 
 
-def lanes_of(routes: Routes) -> Lanes | None:
+def lanes_of(routes: Routes) -> RouteLanes | None:
     """The lanes of a layered map, or None if this map is not one."""
     sim = routes.simulator
     labels = sim.labels
@@ -127,7 +127,7 @@ def lanes_of(routes: Routes) -> Lanes | None:
     def types(walks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(int(kind[state]) for state in walk) for walk in walks)
 
-    return Lanes(kinds, tuple(edges), types(routes.robust_walks), types(routes.nominal_walks))
+    return RouteLanes(kinds, tuple(edges), types(routes.robust_walks), types(routes.nominal_walks))
 
 
 def _is_layer_and_type(label: object) -> bool:

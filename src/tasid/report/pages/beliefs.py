@@ -20,7 +20,7 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs:
+class BeliefBatches:
     """What was recorded about learning, batch by batch; None or NaN where nobody could know."""
 
     batches: tuple[BatchEnded, ...]
@@ -49,10 +49,10 @@ class Beliefs:
 
 def read_beliefs(
     run: Run, summary: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]]
-) -> Beliefs:
+) -> BeliefBatches:
     """The batches of a run by the belief method."""
     where = run.folder / "batches.jsonl"
-    found = Beliefs(
+    found = BeliefBatches(
         batches=tuple(run.rows(BatchEnded)),
         stopped=_text(summary.get("stopped"), f"{run.folder / 'evaluation'}: stopped"),
         tracking_accuracy=arrays.get("tracking_accuracy"),

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from tasid.report.figures.drawing import inline_svg
-from tasid.report.pages.template import render_sheet
+from tasid.report.pages.template import render_page
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def render(
         for name, draw in ((panel.name, panel.draw), (f"{panel.name}-narrow", panel.narrow))
         if draw is not None
     }
-    return render_sheet(
+    return render_page(
         "experiment.html",
         {},
         kind=kind,

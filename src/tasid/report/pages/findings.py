@@ -17,9 +17,9 @@ from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.ppo_policy import PPOPolicy
 from tasid.report.figures.clusters import Starts, read_starts
 from tasid.report.figures.learning import Learning
-from tasid.report.pages.beliefs import Beliefs, read_beliefs
+from tasid.report.pages.beliefs import BeliefBatches, read_beliefs
 from tasid.report.pages.certified import read_certificate
-from tasid.report.pages.summary import Noticed, read_noticed
+from tasid.report.pages.diagnostics import RunDiagnostics, read_diagnostics
 from tasid.runs.record import Run
 
 _NUMBERS = (
@@ -29,7 +29,7 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class RunFindings:
     """A run's records, each of the type it should have."""
 
     asked: dict[str, Any]
@@ -40,11 +40,11 @@ class Findings:
     interval: tuple[float, float] | None
     """95 % interval of the mean return."""
     returns: NDArray[np.float64]
-    noticed: Noticed
+    diagnostics: RunDiagnostics
     steps: tuple[StepEnded, ...] = ()
     learning: Learning | None = None
     """How the paper's method learned, step by step."""
-    beliefs: Beliefs | None = None
+    beliefs: BeliefBatches | None = None
     """How the belief method learned, batch by batch."""
     certificate: ReturnCertificate | None = None
     starts: Starts | None = None
@@ -60,7 +60,7 @@ class Findings:
         return float(self.returns.mean())
 
 
-def read_findings(folder: str | Path) -> Findings:
+def read_findings(folder: str | Path) -> RunFindings:
     """Read a run; anything missing, damaged or of the wrong kind raises `ArtifactError`."""
     run = Run(folder)
     asked = run.asked()
@@ -89,7 +89,7 @@ def read_findings(folder: str | Path) -> Findings:
     else:
         steps = _steps(run, models)
         learning = _learning(run, policy, steps, arrays)
-    return Findings(
+    return RunFindings(
         asked=asked,
         policy=policy,
         summary={key: _number(evaluation.metadata.get(key), f"{where}: {key}") for key in _NUMBERS},
@@ -99,7 +99,7 @@ def read_findings(folder: str | Path) -> Findings:
         learning=learning,
         beliefs=beliefs,
         certificate=read_certificate(evaluation.metadata.get("certificate"), str(where)),
-        noticed=read_noticed(evaluation.metadata, evaluation.arrays, str(where)),
+        diagnostics=read_diagnostics(evaluation.metadata, evaluation.arrays, str(where)),
         starts=read_starts(evaluation.metadata, evaluation.arrays, str(where)),
     )
 

@@ -25,7 +25,7 @@ from tasid.report.figures.learning import (
 )
 from tasid.report.figures.pictures import NARROW, WIDE, draw_routes
 from tasid.report.figures.routes import Routes, in_words
-from tasid.report.pages.findings import Findings
+from tasid.report.pages.findings import RunFindings
 from tasid.report.text.wording import count, number, percent
 
 _NAMES = {
@@ -44,7 +44,7 @@ class Picture:
     narrow: Markup | None = None
 
 
-def learning_panels(found: Findings) -> Iterator[Picture]:
+def learning_panels(found: RunFindings) -> Iterator[Picture]:
     """How every step was learned; none where nothing was."""
     learning = found.learning
     if learning is None or not found.steps:
@@ -67,7 +67,7 @@ def learning_panels(found: Findings) -> Iterator[Picture]:
     yield from _drawn(panels)
 
 
-def batch_panels(found: Findings) -> Iterator[Picture]:
+def batch_panels(found: RunFindings) -> Iterator[Picture]:
     """What new episodes earned and lost, batch by batch, and how often the state was known."""
     beliefs = found.beliefs
     if beliefs is None:
@@ -91,7 +91,7 @@ def batch_panels(found: Findings) -> Iterator[Picture]:
     yield from _drawn(panels)
 
 
-def visits_picture(found: Findings, routes: Routes) -> Picture | None:
+def visits_picture(found: RunFindings, routes: Routes) -> Picture | None:
     """Where the learning episodes are believed to have been; None without a grid to draw it on."""
     visits = None if found.beliefs is None else found.beliefs.visits
     layout = routes.simulator.layout
@@ -119,9 +119,9 @@ def _drawn(panels: list[tuple[str, Figure, str]]) -> Iterator[Picture]:
         yield Picture(inline_svg(figure, name=f"learning-{name}", title=title, description=said))
 
 
-def reliability_panels(found: Findings) -> Iterator[Picture]:
+def reliability_panels(found: RunFindings) -> Iterator[Picture]:
     """Confidence against what came true; none where nothing could be compared."""
-    calibration = found.noticed.calibration
+    calibration = found.diagnostics.calibration
     if calibration is None or not (found.steps or found.beliefs):
         return
     said = reliability.in_words(calibration)
@@ -138,7 +138,7 @@ def reliability_panels(found: Findings) -> Iterator[Picture]:
         yield Picture(svg)
 
 
-def returns_picture(found: Findings) -> Picture:
+def returns_picture(found: RunFindings) -> Picture:
     """What the policy earned, beside the yardsticks."""
     exact = _marks(found, "robust_value", "nominal_plan_value", "blind_value")
     marks = [Mark("learned policy", found.mean, "learned"), *exact]
@@ -156,7 +156,7 @@ def returns_picture(found: Findings) -> Picture:
     )
 
 
-def _marks(found: Findings, *keys: str) -> tuple[Mark, ...]:
+def _marks(found: RunFindings, *keys: str) -> tuple[Mark, ...]:
     """Those of these exact values that are known."""
     known = ((_NAMES[key], found[key], _COLOURS[key]) for key in keys)
     return tuple(Mark(name, value, colour) for name, value, colour in known if value is not None)

@@ -15,9 +15,9 @@ from tasid.report.figures.routes import Routes, walk
 from tasid.report.pages import gallery, trust
 from tasid.report.pages.baseline import build_baseline_report, is_baseline
 from tasid.report.pages.certified import certificate_figures
-from tasid.report.pages.findings import Findings, read_findings
+from tasid.report.pages.findings import RunFindings, read_findings
 from tasid.report.pages.replay import Replay, replay
-from tasid.report.pages.template import PAGE_NAME, render_sheet
+from tasid.report.pages.template import PAGE_NAME, render_page
 from tasid.report.text import wording
 from tasid.report.text.command import rerun_command
 from tasid.report.text.wording import UNKNOWN, count, number, percent
@@ -40,7 +40,7 @@ def build_report(folder: str | Path) -> Path:
     return write_bytes_atomically(Path(folder) / PAGE_NAME, page.encode(errors="replace"))
 
 
-def render(found: Findings, replayed: Replay | None = None) -> str:
+def render(found: RunFindings, replayed: Replay | None = None) -> str:
     """The page as text."""
     routes = Routes.of(found.policy.plan)
     by_beliefs = found.beliefs is not None
@@ -60,7 +60,7 @@ def render(found: Findings, replayed: Replay | None = None) -> str:
         ("returns", 1),
         ("routes", 1),
     ]
-    return render_sheet(
+    return render_page(
         "belief.html" if by_beliefs else "run.html",
         {"number": number, "episodes": wording.episodes_of, "sentence": wording.sentence},
         kind="a learning run",
@@ -98,7 +98,7 @@ def render(found: Findings, replayed: Replay | None = None) -> str:
     )
 
 
-def _title(found: Findings) -> str:
+def _title(found: RunFindings) -> str:
     environment = found.asked.get("environment")
     name = environment.get("name") if isinstance(environment, dict) else None
     return f"{name or 'environment unknown'}, horizon {found.policy.simulator.horizon}"
@@ -123,7 +123,7 @@ _BATCH_COLUMNS = [
 ]
 
 
-def _batch_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+def _batch_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
     assert found.beliefs is not None
     for batch, size in zip(found.beliefs.batches, found.beliefs.sizes.tolist(), strict=True):
         known = (batch.return_mean, batch.regret, batch.foresight, batch.evidence)
@@ -145,7 +145,7 @@ def _rounded(value: float | None) -> str:
     return number(value) if value == 0 or abs(value) >= 0.0005 else "≈ 0"
 
 
-def _step_columns(found: Findings) -> list[str]:
+def _step_columns(found: RunFindings) -> list[str]:
     assert found.learning is not None
     return [
         "step",
@@ -159,7 +159,7 @@ def _step_columns(found: Findings) -> list[str]:
     ]
 
 
-def _step_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+def _step_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
     assert found.learning is not None
     decoded, tracked = found.learning.decoder_accuracy, found.learning.tracking_accuracy
     # A loss that ran away, or one of no transition at all.

@@ -21,7 +21,7 @@ from tasid.beliefs.features import is_picture
 from tasid.files import write_bytes_atomically
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import GridLayout
-from tasid.report.pages.template import render_sheet
+from tasid.report.pages.template import render_page
 from tasid.runs.watch import Episode
 from tasid.targets.worlds.building.picture import plain_floor
 
@@ -41,7 +41,7 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
     data = _data(episodes, sim, sim.layout)
     # The text stands inside a script element, which only "</" could end.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-    page = render_sheet(
+    page = render_page(
         "player.html",
         {},
         title=_name(episodes[0]),

@@ -14,8 +14,8 @@ from tasid.report.figures.drawing import DARK, LIGHT
 PAGE_NAME = "report.html"
 
 
-def render_sheet(name: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """A template, which extends `sheet.html`, as text."""
+def render_page(name: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
+    """A template, which extends `base.html`, as text."""
     environment = Environment(
         loader=FunctionLoader(_resource),
         autoescape=True,

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tasid.policies import BeliefPolicy
-from tasid.report.pages.findings import Findings
+from tasid.report.pages.findings import RunFindings
 from tasid.report.text.wording import (
     THIN,
     UNKNOWN,
@@ -49,14 +49,14 @@ _TOLD = 5
 """Slips that are told of, at most."""
 
 
-def models(found: Findings) -> str:
+def models(found: RunFindings) -> str:
     """What decodes or tracks, for the method that learned it."""
     return _PAPER if found.beliefs is None else _BELIEFS
 
 
-def winner(found: Findings) -> str | None:
+def winner(found: RunFindings) -> str | None:
     """The model in use and what its name means."""
-    name = found.noticed.model
+    name = found.diagnostics.model
     if name is None or not (found.steps or found.beliefs):
         return None
     meanings = []
@@ -67,7 +67,7 @@ def winner(found: Findings) -> str | None:
     return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
 
 
-def stopped(found: Findings) -> str:
+def stopped(found: RunFindings) -> str:
     """How many episodes in how many batches, and why no more."""
     beliefs = found.beliefs
     if beliefs is None:
@@ -80,7 +80,7 @@ def stopped(found: Findings) -> str:
     return said if beliefs.stopped is None else f"{said} Why no more: {sentence(beliefs.stopped)}"
 
 
-def trust_figures(found: Findings) -> tuple[KeyFigure, ...]:
+def trust_figures(found: RunFindings) -> tuple[KeyFigure, ...]:
     """η as planned and as seen, and the calibration error."""
     return (
         KeyFigure(
@@ -94,7 +94,7 @@ def trust_figures(found: Findings) -> tuple[KeyFigure, ...]:
     )
 
 
-def _calibration(found: Findings) -> str:
+def _calibration(found: RunFindings) -> str:
     if found.beliefs is None:
         return (
             "How far confidence and what came true lie apart, averaged over all transitions in "
@@ -106,8 +106,8 @@ def _calibration(found: Findings) -> str:
     )
 
 
-def _estimate(found: Findings) -> tuple[str, str]:
-    eta = found.noticed.eta
+def _estimate(found: RunFindings) -> tuple[str, str]:
+    eta = found.diagnostics.eta
     if eta is None:
         return UNKNOWN, "Nobody counted how often an outcome was not the intended one."
     source = "decoding errors included"
@@ -122,9 +122,9 @@ def _estimate(found: Findings) -> tuple[str, str]:
     )
 
 
-def verdict(found: Findings) -> str | None:
+def verdict(found: RunFindings) -> str | None:
     """Does what was seen speak against the planned η?"""
-    eta = found.noticed.eta
+    eta = found.diagnostics.eta
     if eta is None:
         return None
     planned = unbroken(f"η = {eta.planned:g}")
@@ -145,11 +145,11 @@ def _probability(p_value: float) -> str:
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
-def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
+def map_error_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
     """Step, state, action, visits, surprises of every place where the map is wrong."""
     origin = found.policy.simulator.origin
     names = None if origin is None else origin.actions
-    for error in found.noticed.map_errors:
+    for error in found.diagnostics.map_errors:
         action = str(error.action)
         if names is not None and error.action in range(len(names)):
             action = f"{names[error.action]} ({action})"
@@ -162,11 +162,13 @@ def map_error_rows(found: Findings) -> Iterator[tuple[str, ...]]:
         )
 
 
-def slip_sentences(found: Findings) -> list[str]:
+def slip_sentences(found: RunFindings) -> list[str]:
     """The surest of the commands that came out as another more often than expected."""
     origin = found.policy.simulator.origin
     names = None if origin is None else origin.actions
-    sure = (one for one in found.noticed.slips if one.evidence >= _SURE and one.astray is not None)
+    sure = (
+        one for one in found.diagnostics.slips if one.evidence >= _SURE and one.astray is not None
+    )
     return [
         sentence(replace(one, state=_label(one.state)).sentence(names))
         for one in islice(sure, _TOLD)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tasid.report.pages.findings import Findings
+    from tasid.report.pages.findings import RunFindings
 
 UNKNOWN = "unknown"
 THIN = "\u202f"
@@ -68,7 +68,7 @@ def unbroken(text: str) -> str:
     return text.replace(" ", "\u00a0")
 
 
-def headline(found: Findings) -> str:
+def headline(found: RunFindings) -> str:
     """The result in one sentence."""
     earned = f"The learned policy earns {number(found.mean)} per episode"
     robust, ratio = found["robust_value"], found["ratio"]
@@ -82,7 +82,7 @@ def headline(found: Findings) -> str:
     )
 
 
-def certainty(found: Findings) -> str:
+def certainty(found: RunFindings) -> str:
     """How sure the headline is."""
     episodes = episodes_of(found.returns.size)
     if found.interval is None:
@@ -99,7 +99,7 @@ def certainty(found: Findings) -> str:
     return f"{said}: it lies {'below' if high < robust else 'above'} the robust plan’s value."
 
 
-def caution(found: Findings) -> str | None:
+def caution(found: RunFindings) -> str | None:
     """Why this setting says little, if it does."""
     blind, robust = found["blind_value"], found["robust_value"]
     if blind is None or robust is None:
@@ -127,7 +127,7 @@ class KeyFigure:
     meaning: str
 
 
-def key_figures(found: Findings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...]:
+def key_figures(found: RunFindings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...]:
     """The figures of a run in three groups."""
     return (
         ("Result", _results(found)),
@@ -136,7 +136,7 @@ def key_figures(found: Findings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...
     )
 
 
-def _results(found: Findings) -> tuple[KeyFigure, ...]:
+def _results(found: RunFindings) -> tuple[KeyFigure, ...]:
     interval = UNKNOWN
     if found.interval is not None:
         interval = f"{number(found.interval[0])} to {number(found.interval[1])}"
@@ -157,7 +157,7 @@ def _results(found: Findings) -> tuple[KeyFigure, ...]:
     )
 
 
-def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
+def _yardsticks(found: RunFindings) -> tuple[KeyFigure, ...]:
     eta = unbroken(f"η = {found.policy.plan.eta:g}")
     told = found.policy.simulator.horizon > 1  # with a single step there is nothing to decode
     perfect = KeyFigure(
@@ -195,7 +195,7 @@ def _yardsticks(found: Findings) -> tuple[KeyFigure, ...]:
     )
 
 
-def _efforts(found: Findings) -> tuple[KeyFigure, ...]:
+def _efforts(found: RunFindings) -> tuple[KeyFigure, ...]:
     return (
         KeyFigure(
             "Learning episodes",
@@ -211,7 +211,7 @@ def _efforts(found: Findings) -> tuple[KeyFigure, ...]:
     )
 
 
-def _accuracy(found: Findings) -> KeyFigure:
+def _accuracy(found: RunFindings) -> KeyFigure:
     known = percent(found["decoder_accuracy"])
     if found.beliefs is not None:
         return KeyFigure(

@@ -39,7 +39,7 @@ class Timeouts(NamedTuple):
     """Making the environment included."""
 
 
-class Seen(NamedTuple):
+class LaneViews(NamedTuple):
     """What the lanes in use gave, [n] each."""
 
     observations: NDArray[Any]
@@ -69,7 +69,7 @@ class Lanes:
         self._vector: VectorEnv[Any, Any, Any] | None = None
         self._closing: weakref.finalize[..., Any] | None = None
 
-    def reset(self, seeds: Sequence[int]) -> Seen:
+    def reset(self, seeds: Sequence[int]) -> LaneViews:
         """Start an episode per seed; lanes beyond them stay idle."""
         every: Any = [*seeds, *[None] * (self.number - len(seeds))]
         vector = self._running()
@@ -85,7 +85,7 @@ class Lanes:
             return self._all_lost(len(seeds), _death(error))
         return _seen(len(seeds), observations, np.zeros(self.number), told)
 
-    def step(self, actions: NDArray[Any]) -> Seen:
+    def step(self, actions: NDArray[Any]) -> LaneViews:
         """Act in the lanes that started."""
         chosen = np.zeros(self.number, np.int64)
         chosen[: actions.size] = actions
@@ -126,7 +126,7 @@ class Lanes:
             self._closing = weakref.finalize(self, _close, self._vector)
         return self._vector
 
-    def _all_lost(self, number: int, why: str) -> Seen:
+    def _all_lost(self, number: int, why: str) -> LaneViews:
         """A worker died or hangs, and the vector environment with it."""
         guilty = _guilty(self._vector)[:number]
         _bury(self._vector)
@@ -136,19 +136,19 @@ class Lanes:
         blank, nothing = np.zeros((number, *shape), dtype), np.zeros(number, np.float32)
         # If nobody can be found out, all count: somebody has to, or it would never end.
         raised = [why if one or not any(guilty) else Collateral(why) for one in guilty]
-        return Seen(blank, nothing, no, no, raised, [None] * number)
+        return LaneViews(blank, nothing, no, no, raised, [None] * number)
 
 
 def _seen(
     number: int, observations: NDArray[Any], rewards: NDArray[Any], told: dict[str, Any]
-) -> Seen:
+) -> LaneViews:
     def flags(name: str) -> NDArray[np.bool_]:
         return np.asarray(told.get(name, np.zeros(number, bool)), bool)[:number]
 
     def words(name: str) -> Sequence[str | None]:
         return [str(word) if word else None for word in told.get(name, [None] * number)[:number]]
 
-    return Seen(
+    return LaneViews(
         observations[:number],
         rewards[:number].astype(np.float32),
         flags(ENDED),

@@ -34,7 +34,7 @@ _EAST = HEADINGS.index("E")
 """Minigrid counts headings from the east, we count from the north; both go clockwise."""
 
 
-class LavaCrossingEnv(MiniGridEnv):
+class MinigridLavaEnv(MiniGridEnv):
     """The lava crossing of `tasid.make("lava-crossing", **options)` behind Gymnasium's interface.
 
     Observations are the noisy pictures, uint8 [56, 56, 3]; actions are forward, left, right, left

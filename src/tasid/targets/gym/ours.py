@@ -163,9 +163,9 @@ class LavaCrossingEnv(BlockEnv):
 
     def _picture(self, state: int) -> NDArray[np.uint8]:
         if not hasattr(self, "_painter"):
-            from tasid.targets.gym.lava import LavaCrossingEnv as OnMinigrid
+            from tasid.targets.gym.lava import MinigridLavaEnv
 
-            self._painter = OnMinigrid(render_mode="rgb_array", **self.options)
+            self._painter = MinigridLavaEnv(render_mode="rgb_array", **self.options)
             self._painter.reset(seed=0)
             self._poses = poses_of(lava_crossing.layout_of(self.simulator))
         self._painter.pose = self._poses[state]

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator
 from tasid.maps.sources.toy_text import from_toy_text
 from tasid.maps.sources.trouble import MapError, MapWarning
-from tasid.targets.gym.lanes import Lanes, Seen
+from tasid.targets.gym.lanes import Lanes, LaneViews
 from tasid.targets.latent import Latent
 from tasid.targets.target import Collateral, Target
 
 
-class Episodes(NamedTuple):
+class GymEpisodes(NamedTuple):
     """A batch of episodes under way, [n] each."""
 
     seeds: NDArray[np.int64]
@@ -135,7 +135,7 @@ class GymTarget(Target):
             elsewhere=self.elsewhere,
         )
 
-    def reset(self, keys: jax.Array) -> tuple[Episodes, Any]:
+    def reset(self, keys: jax.Array) -> tuple[GymEpisodes, Any]:
         """Start one episode per key, at most `num_envs`; give the first observations."""
         seeds = episode_seeds(keys)
         if not 1 <= seeds.size <= self.num_envs:
@@ -145,20 +145,22 @@ class GymTarget(Target):
             )
         seen = self._lanes.reset(seeds.tolist())
         quiet = np.zeros(seeds.size, bool)
-        start = Episodes(seeds, seen.observations, quiet, (None,) * seeds.size)
+        start = GymEpisodes(seeds, seen.observations, quiet, (None,) * seeds.size)
         return self._after(start, seen, 0), seen.observations
 
-    def step(self, state: Episodes, actions: Any, h: Any, keys: Any) -> tuple[Episodes, Any, Any]:
+    def step(
+        self, state: GymEpisodes, actions: Any, h: Any, keys: Any
+    ) -> tuple[GymEpisodes, Any, Any]:
         """Take actions [n] at step h; give the next observations and rewards."""
         seen = self._lanes.step(np.asarray(actions))
         after = self._after(state, seen, int(h) + 1)
         return after, seen.observations, np.where(state.over, np.float32(0), seen.rewards)
 
-    def finished(self, state: Episodes) -> NDArray[np.bool_]:
+    def finished(self, state: GymEpisodes) -> NDArray[np.bool_]:
         """Which episodes have terminated before the horizon, [n]."""
         return state.over
 
-    def failed(self, state: Episodes) -> tuple[str | None, ...]:
+    def failed(self, state: GymEpisodes) -> tuple[str | None, ...]:
         """What kept episodes from being whole, [n]; None where nothing did."""
         return state.failed
 
@@ -174,7 +176,7 @@ class GymTarget(Target):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _after(self, before: Episodes, seen: Seen, steps: int) -> Episodes:
+    def _after(self, before: GymEpisodes, seen: LaneViews, steps: int) -> GymEpisodes:
         """The episodes after so many steps, or an error if they are not what they should be."""
         raised = list(seen.raised)
         for lane, why in enumerate(seen.refused):
@@ -194,15 +196,15 @@ class GymTarget(Target):
             for lane, (why, error) in enumerate(zip(before.failed, raised, strict=True))
         )
         over = before.over | seen.ended | seen.truncated
-        return Episodes(before.seeds, seen.observations, over, failed)
+        return GymEpisodes(before.seeds, seen.observations, over, failed)
 
-    def _trouble(self, before: Episodes, lane: int, steps: int, error: str | None) -> str | None:
+    def _trouble(self, before: GymEpisodes, lane: int, steps: int, error: str | None) -> str | None:
         if error is None:
             return None
         kind = Collateral if isinstance(error, Collateral) else str
         return kind(f"{self._where(before, lane, steps)}, {error}")
 
-    def _where(self, episodes: Episodes, lane: Any, steps: int) -> str:
+    def _where(self, episodes: GymEpisodes, lane: Any, steps: int) -> str:
         return f"after {steps} steps of the episode with seed {episodes.seeds[lane]}"
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from tasid.targets.worlds.building.camera import NOISE_WORDS, SIDE, CameraEmission
-from tasid.targets.worlds.building.episode import Episode
+from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.lidar import LidarEmission
 from tasid.targets.worlds.building.pose import DRAWS
 from tasid.targets.worlds.counter_hash import random_bits
@@ -38,7 +38,7 @@ class BothEmission:
         """The shape of one observation."""
         return (SIDE + self.rows, SIDE, 3)
 
-    def __call__(self, key: jax.Array, state: jax.Array, episode: Episode) -> jax.Array:
+    def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """Draw x ~ q(· | state) in this episode."""
         beams = self.lidar.beams
         bits = random_bits(key, DRAWS + NOISE_WORDS + 3 * beams)

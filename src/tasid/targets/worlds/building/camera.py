@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.targets.worlds.building.episode import Episode
+from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.pose import DRAWS, Stand, Whereabouts, to_somebody
 from tasid.targets.worlds.counter_hash import mixed, random_bits
 
@@ -58,13 +58,13 @@ class CameraEmission:
         """The shape of one observation."""
         return PICTURE
 
-    def __call__(self, key: jax.Array, state: jax.Array, episode: Episode) -> jax.Array:
+    def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """Draw x ~ q(· | state) in this episode."""
         bits = random_bits(key, DRAWS + NOISE_WORDS)
         stand = self.whereabouts.stand(bits[:DRAWS], state)
         return self.picture(stand, bits[DRAWS:], episode)
 
-    def picture(self, stand: Stand, bits: jax.Array, episode: Episode) -> jax.Array:
+    def picture(self, stand: Stand, bits: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """The picture at a point, with the numbers [NOISE_WORDS] that make its grain."""
         # Four levels of grain from the four bytes of each number.
         grain = jax.lax.bitcast_convert_type(bits, jnp.uint8).reshape(SIDE, 3 * SIDE)
@@ -75,7 +75,7 @@ class CameraEmission:
 
         return self._by_rows(stand, episode, grain, grainy).reshape(PICTURE)
 
-    def clean(self, stand: Stand, episode: Episode) -> jax.Array:
+    def clean(self, stand: Stand, episode: BuildingEpisode) -> jax.Array:
         """Without grain, float32 [64, 64, 3]."""
         none = jnp.zeros((SIDE, 3 * SIDE), jnp.uint8)
         return self._by_rows(stand, episode, none, lambda seen, _: seen).reshape(PICTURE)
@@ -83,7 +83,7 @@ class CameraEmission:
     def _by_rows(
         self,
         stand: Stand,
-        episode: Episode,
+        episode: BuildingEpisode,
         grain: jax.Array,
         finish: Callable[[jax.Array, jax.Array], jax.Array],
     ) -> jax.Array:
@@ -114,7 +114,7 @@ class CameraEmission:
         self,
         columns: tuple[jax.Array, ...],
         stand: Stand,
-        episode: Episode,
+        episode: BuildingEpisode,
         down: jax.Array,
         ground: bool,
     ) -> jax.Array:
@@ -131,7 +131,7 @@ class CameraEmission:
         figure = _EYE - down * near
         return jnp.where((figure > 0.0) & (figure < episode.height), coat, seen * light)
 
-    def _columns(self, stand: Stand, episode: Episode) -> tuple[jax.Array, ...]:
+    def _columns(self, stand: Stand, episode: BuildingEpisode) -> tuple[jax.Array, ...]:
         """All that is the same from top to bottom, each [1, 192]."""
         aside = jnp.asarray(_slopes(), jnp.float32)
         stretch = jnp.asarray(np.sqrt(1.0 + _slopes() ** 2), jnp.float32)

@@ -24,7 +24,7 @@ GIVES_WAY = (0.5, 0.0)
 _DARKEST, _LIGHTEST, _TINT = 0.75, 1.15, 0.08
 
 
-class Episode(NamedTuple):
+class BuildingEpisode(NamedTuple):
     """One episode's circumstances."""
 
     spot: jax.Array
@@ -63,7 +63,7 @@ class BuildingDays:
     pixel: float
     """Metres."""
 
-    def draw(self, key: jax.Array) -> Episode:
+    def draw(self, key: jax.Array) -> BuildingEpisode:
         """The circumstances of one episode."""
         bits = random_bits(key, 12)
         number = uniform(bits)
@@ -72,7 +72,7 @@ class BuildingDays:
         kind = self.kinds[spot]
         at = self.spots[spot]
         gain = _DARKEST + (_LIGHTEST - _DARKEST) * number[2]
-        return Episode(
+        return BuildingEpisode(
             spot=jnp.where(there, spot, -1),
             x=at[0],
             y=at[1],
@@ -83,7 +83,7 @@ class BuildingDays:
         )
 
     def hinder(
-        self, episode: Episode, key: jax.Array, state: jax.Array, action: jax.Array
+        self, episode: BuildingEpisode, key: jax.Array, state: jax.Array, action: jax.Array
     ) -> jax.Array:
         """Nobody drives over people: the robot stays where it is until they make way."""
         way = jnp.asarray(GIVES_WAY)[self.kinds[jnp.maximum(episode.spot, 0)]]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.targets.worlds.building.episode import Episode
+from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.pose import DRAWS, Stand, Whereabouts, to_somebody
 from tasid.targets.worlds.counter_hash import random_bits, uniform
 
@@ -47,13 +47,13 @@ class LidarEmission:
         """The smallest and the largest reading."""
         return 0.0, self.limit
 
-    def __call__(self, key: jax.Array, state: jax.Array, episode: Episode) -> jax.Array:
+    def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """Draw x ~ q(· | state) in this episode."""
         bits = random_bits(key, DRAWS + 3 * self.beams)
         stand = self.whereabouts.stand(bits[:DRAWS], state)
         return self.scan(stand, bits[DRAWS:].reshape(3, self.beams), episode)
 
-    def scan(self, stand: Stand, bits: jax.Array, episode: Episode) -> jax.Array:
+    def scan(self, stand: Stand, bits: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """The reading at a point, with the numbers [3, beams] that make its noise."""
         exact = self.ranges(stand, episode)
         whole = jnp.uint32(0xFFFF)
@@ -63,7 +63,7 @@ class LidarEmission:
         read = jnp.where(exact < self.limit, jnp.clip(exact + error, 0.0, self.limit), self.limit)
         return jnp.where(uniform(bits[2]) < self.dropout, 0.0, read)
 
-    def ranges(self, stand: Stand, episode: Episode) -> jax.Array:
+    def ranges(self, stand: Stand, episode: BuildingEpisode) -> jax.Array:
         """Without noise and drop-outs, metres [beams]."""
         angle = 2 * np.pi * np.arange(self.beams) / self.beams
         ahead, left = (jnp.asarray(side, jnp.float32) for side in (np.cos(angle), np.sin(angle)))

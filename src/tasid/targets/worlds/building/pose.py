@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tasid.targets.worlds.building.episode import Episode
+from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.rays import Hits, RayMap
 from tasid.targets.worlds.counter_hash import uniform
 
@@ -70,7 +70,7 @@ class Whereabouts:
         return self.rays.cast(stand.x, stand.y, dx, dy, limit / self.pixel)
 
 
-def to_somebody(stand: Stand, episode: Episode, dx: jax.Array, dy: jax.Array) -> jax.Array:
+def to_somebody(stand: Stand, episode: BuildingEpisode, dx: jax.Array, dy: jax.Array) -> jax.Array:
     """How far along unit vectors the circle of who stands in the way is; ∞ where it is missed."""
     east, north = episode.x - stand.x, episode.y - stand.y
     along = east * dx + north * dy

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from tasid.files import ArtifactError
 from tasid.learning.belief.slips import Outcome, Slip
 from tasid.learning.monitor import Calibration
-from tasid.learning.surprise import EtaEstimate, MapError
+from tasid.learning.surprise import EtaEstimate, MapFault
 
 _CONFIDENCE, _CORRECT = "calibration.confidence", "calibration.correct"
 _LABELS = ("state", "successor")
-_Record = TypeVar("_Record", EtaEstimate, MapError, Outcome, Slip)
+_Record = TypeVar("_Record", EtaEstimate, MapFault, Outcome, Slip)
 
 
 @dataclass(frozen=True, eq=False)
-class Noticed:
+class RunDiagnostics:
     """The model that won, and what it says about η, the map and its own confidence."""
 
     model: str | None
@@ -31,25 +31,25 @@ class Noticed:
     """Ways of modelling and what new episodes said in their favour, best first."""
     eta: EtaEstimate | None
     """None too where no transition could tell."""
-    map_errors: tuple[MapError, ...]
+    map_errors: tuple[MapFault, ...]
     slips: tuple[Slip, ...]
     """What commands came to, the most surprising first."""
     warnings: tuple[str, ...]
     calibration: Calibration | None
 
 
-def read_noticed(
+def read_diagnostics(
     summary: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], where: str
-) -> Noticed:
+) -> RunDiagnostics:
     """The part of an evaluation that is not scores; `where` is what errors say it was in."""
     estimate = summary.get("eta_estimate")
     eta = None if estimate is None else _record(EtaEstimate, estimate, f"{where}: eta_estimate")
-    return Noticed(
+    return RunDiagnostics(
         model=_optional_text(summary.get("model"), f"{where}: model"),
         evidence=_evidence(summary.get("evidence"), f"{where}: evidence"),
         eta=eta if eta is not None and eta.transitions else None,
         map_errors=tuple(
-            _record(MapError, row, f"{where}: map_errors, entry {number}")
+            _record(MapFault, row, f"{where}: map_errors, entry {number}")
             for number, row in enumerate(_rows(summary, "map_errors", where))
         ),
         slips=tuple(
