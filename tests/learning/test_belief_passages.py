@@ -69,8 +69,7 @@ def named(truth, suspected=()):
     classes = Classes.of(setting.chain, "place", sim)
     chunks = as_chunks(walked(truth), setting.chain, AsSeen((SIZE,)), tells=False)
     emission, _ = fit(setting, classes, chunks, schedule("anneal", setting.chain))
-    parts = setting.chain, classes, emission, chunks, sim
-    found = findings(*parts, eta=ETA, expected_eta=ETA)
+    found = findings(setting, classes, emission, chunks, sim)
     found = replace(found, map_errors=(*found.map_errors, *suspected))
     return closed_passages(setting, classes, chunks, sim, [(emission, found)])
 

@@ -16,6 +16,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import AsSeen
 from tasid.learning.belief.episodes import as_chunks
 from tasid.learning.belief.findings import Findings, findings
+from tasid.learning.belief.method import setting_for
 from tasid.learning.belief.slips import Outcome, Slip, slips, with_doubts
 from tasid.maps import PerturbedMDP
 from tasid.runs.recording import record_episodes
@@ -53,16 +54,14 @@ def world() -> PerturbedMDP:
 def found(world: PerturbedMDP) -> Findings:
     """By 512 episodes of random commands, and by what states really look like."""
     env = block_mdp("corners", {}, world, Corners())
-    chain = Chain.of(env.simulator)
+    setting = setting_for(tasid.robust_dp(env.simulator, eta=ETA))
     log = record_episodes(env, None, episodes=512, seed=3)
     return findings(
-        chain,
-        Classes.of(chain, "place", env.simulator),
+        setting,
+        Classes.of(setting.chain, "place", env.simulator),
         Corners(),
-        as_chunks(log.recorded, chain, AsSeen((2,)), tells=False),
+        as_chunks(log.recorded, setting.chain, AsSeen((2,)), tells=False),
         env.simulator,
-        eta=ETA,
-        expected_eta=ETA,
     )
 
 

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.beliefs.classes import KINDS
-from tasid.beliefs.gaussian import Gaussians
 from tasid.learning import METHODS
-from tasid.learning.belief.findings import agreed, findings
+from tasid.learning.belief.agreement import agreed_findings
 from tasid.learning.belief.method import BatchEnded, Learnt, belief
-from tasid.learning.belief.passages import closed_passages
 from tasid.learning.belief.saved import check_saved
 from tasid.learning.belief.slips import Slip
 from tasid.learning.memory import Memory
@@ -295,33 +293,14 @@ def _learn_beliefs(
 
 
 def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
-    best, setting = learnt.best, learnt.setting
-    alike = [
-        one
+    best = learnt.best
+    emissions = [
+        one.emission
         for one in learnt.fits
         if one.classes.kind == best.classes.kind and type(one.emission) is type(best.emission)
     ]
-    each = [
-        findings(
-            setting.chain,
-            one.classes,
-            one.emission,
-            learnt.chunks,
-            plan.simulator,
-            eta=plan.eta,
-            expected_eta=float(setting.weights().eta),
-        )
-        for one in alike
-    ]
-    found = agreed(each)
-    fits = [
-        (one.emission, its)
-        for one, its in zip(alike, each, strict=True)
-        if isinstance(one.emission, Gaussians)
-    ]
-    if setting.described is not None and fits:
-        parts = setting, best.classes, learnt.chunks, plan.simulator
-        found = replace(found, map_errors=closed_passages(*parts, fits))
+    sim = plan.simulator
+    found = agreed_findings(learnt.setting, best.classes, emissions, learnt.chunks, sim)
     return Diagnostics(
         model=best.name,
         batches=learnt.batches,
@@ -330,8 +309,8 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         eta=found.eta,
         map_errors=found.map_errors,
         slips=found.slips,
-        warnings=tuple(belief_warnings(learnt, found, plan.simulator)),
-        symmetric_starts=labelled_symmetries(plan.simulator),
+        warnings=tuple(belief_warnings(learnt, found, sim)),
+        symmetric_starts=labelled_symmetries(sim),
         visits=found.visits,
     )
 

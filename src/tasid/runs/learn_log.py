@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tasid.beliefs.classes import KINDS
-from tasid.learning.belief.findings import Findings, agreed, findings
+from tasid.learning.belief.agreement import agreed_findings
+from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import LearntFromLog, learn_log
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
@@ -102,27 +103,11 @@ def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
 
 
 def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
-    """Slips and map errors, by the fit and by the best from every other beginning.
-
-    A wrong labelling blames the map, too; what counts is what others blame as well.
-    """
-    best, setting = learnt.best, learnt.setting
+    """Slips and map errors, by the fit and by the best from every other beginning."""
+    best = learnt.best
     others = {one.fit.name: one.fit for one in reversed(learnt.judged)} | {best.name: best}
-    return agreed(
-        [
-            findings(
-                setting.chain,
-                one.classes,
-                one.emission,
-                learnt.chunks,
-                plan.simulator,
-                eta=plan.eta,
-                expected_eta=float(setting.weights().eta),
-            )
-            for one in others.values()
-            if one.classes.kind == best.classes.kind
-        ]
-    )
+    alike = [one.emission for one in others.values() if one.classes.kind == best.classes.kind]
+    return agreed_findings(learnt.setting, best.classes, alike, learnt.chunks, plan.simulator)
 
 
 def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:

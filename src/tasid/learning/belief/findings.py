@@ -19,7 +19,8 @@ from scipy.stats import binom
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
-from tasid.beliefs.smoother import Emission, Tally, Weights, tally
+from tasid.beliefs.fitting import BeliefSetting
+from tasid.beliefs.smoother import Emission, Tally, tally
 from tasid.learning.belief.slips import FEWEST, Slip, slips, with_doubts
 from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator
@@ -45,27 +46,25 @@ class Findings:
 
 
 def findings(
-    chain: Chain,
+    setting: BeliefSetting,
     classes: Classes,
     emission: Emission,
     chunks: Sequence[Episodes],
     sim: AbstractSimulator,
-    *,
-    eta: float,
-    expected_eta: float,
 ) -> Findings:
-    """Count what commands came to in these episodes; `eta` is what was planned for.
+    """Count what commands came to in these episodes.
 
     Places where the map is wrong do not count as slips.
     """
-    weights = Weights(eta=expected_eta, leap=_LEAP if classes.kind == "place" else 0.0).arrays()
+    chain, eta = setting.chain, setting.eta
+    weights = setting.weights(leap=_LEAP if classes.kind == "place" else 0.0)
     parts = [tally(chain, classes, emission, chunk, weights) for chunk in chunks]
     counted = Tally(*(np.sum(column, axis=0) for column in zip(*parts, strict=True)))
     given, hits = _hits(chain, counted)
     errors, blamed = _errors(chain, given, hits, sim, eta)
     estimate = _estimate(chain, given * ~blamed, hits * ~blamed, eta)
     happened = np.asarray(counted.outcomes, np.float64)
-    came_to = slips(chain, happened, given, sim, eta=expected_eta)
+    came_to = slips(chain, happened, given, sim, eta=float(weights.eta))
     return Findings(estimate, errors, _visits(chain, given, sim.num_states), came_to)
 
 

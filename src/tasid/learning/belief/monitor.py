@@ -11,6 +11,7 @@ from tasid.beliefs.filter import LEAP
 from tasid.beliefs.smoother import Weights, filtered, posterior
 from tasid.learning.belief.episodes import as_chunks, play
 from tasid.learning.belief.findings import Findings, findings
+from tasid.learning.belief.method import setting_for
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.targets.streams import CALIBRATION, MONITORING
 from tasid.targets.target import Target, seed_key
@@ -18,16 +19,9 @@ from tasid.targets.target import Target, seed_key
 
 def found_at_work(policy: BeliefPolicy, target: Target, *, episodes: int, seed: int) -> Findings:
     """Slips and map errors in fresh episodes of the policy."""
-    actor = policy.actor
-    return findings(
-        actor.chain,
-        actor.filter.classes,
-        policy.emission,
-        _played(policy, target, MONITORING, episodes, seed),
-        policy.simulator,
-        eta=policy.plan.eta,
-        expected_eta=policy.eta,
-    )
+    chunks = _played(policy, target, MONITORING, episodes, seed)
+    setting, classes = setting_for(policy.plan), policy.actor.filter.classes
+    return findings(setting, classes, policy.emission, chunks, policy.simulator)
 
 
 def believed(

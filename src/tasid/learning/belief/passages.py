@@ -130,7 +130,7 @@ def closed_passages(
         passage, explained = best
         named += _errors(explained, classes, chunks, sim, passages.through(passage))
         setting, score = explained.setting, explained.score
-        found = [_found(explained, classes, chunks, sim)]
+        found = [findings(setting, classes, explained.emission, chunks, sim)]
     return tuple(sorted(named, key=lambda error: error.p_value))
 
 
@@ -178,21 +178,6 @@ def _score(setting: BeliefSetting, classes: Classes, emission: Gaussians, chunks
     looks = sum(float(chunk.live.sum()) for chunk in chunks)
     evidence = setting.expect(classes, emission, chunks).evidence
     return float(evidence.sum()) + sharp * float(emission.log_volume) * looks
-
-
-def _found(
-    explained: _Explained, classes: Classes, chunks: Chunks, sim: AbstractSimulator
-) -> Findings:
-    setting = explained.setting
-    return findings(
-        setting.chain,
-        classes,
-        explained.emission,
-        chunks,
-        sim,
-        eta=setting.eta,
-        expected_eta=float(setting.weights().eta),
-    )
 
 
 def _errors(
