@@ -69,6 +69,7 @@ def train_baseline(
     from tasid.baselines.ppo import PPOConfig
     from tasid.baselines.training import Checkpoint
     from tasid.runs.baseline_run import run_baseline
+    from tasid.runs.forecast import Forecast
     from tasid.runs.progress import Progress
     from tasid.runs.unfinished import how_to_go_on
 
@@ -76,13 +77,15 @@ def train_baseline(
     folder = out or run_folder(order.environment, baseline.algorithm, f"seed{order.seed}")
     before = baseline.source_episodes * baseline.randomized
     bar = Progress("training batch", "mean return", quiet=not sys.stderr.isatty())
+    forecast = Forecast(notice)
     with interrupt.saying(partial(how_to_go_on, folder)), bar as progress:
 
         def show(here: Checkpoint) -> None:
             done = here.episodes + before * (here.stage == FINE_TUNING)
             batch, earned = PPOConfig.batch, f"{here.returns.mean():.3f}"
-            total = (before + baseline.target_episodes) // batch
-            progress.show(done // batch, total, episodes=done, figure=earned)
+            total = before + baseline.target_episodes
+            progress.show(done // batch, total // batch, episodes=done, figure=earned)
+            forecast.pace(done, total)
 
         result = run_baseline(
             order, folder, overwrite=overwrite, resume=resume, callbacks=[show], notice=notice
