@@ -211,11 +211,11 @@ def learn(
             stack.enter_context(learning_on_record(one, folder, {**request, "seed": number}))
             for one, folder, number in zip(targets, folders, group, strict=True)
         ]
-        # Seeds that train together have one memory, those that do not one each.
+        # Seeds that train together use the first one's memory.
         places = [record if folder is None else folder / RECORD for folder in folders]
         memories = [None if place is None else FitsOnRecord(place) for place in places]
         if method == "paper":
-            learned = _run_paper(targets, plans, group, episodes, callbacks, memories[0])
+            learned = _run_paper(targets, plans, group, episodes, callbacks, memories)
             results = [
                 _paper_result(*one, target) for one, target in zip(learned, targets, strict=True)
             ]
@@ -324,14 +324,14 @@ def _run_paper(
     seeds: Sequence[int],
     episodes: Episodes,
     callbacks: Sequence[Callback],
-    memory: Memory | None,
+    memories: Sequence[Memory | None],
 ) -> Runs:
     """All seeds together under `vmap`; with several starts, a seed's hypotheses together."""
     if any(plan.simulator.starts.size > 1 for plan in plans):
         runs: Runs = []
-        for target, plan, seed in zip(targets, plans, seeds, strict=True):
+        for target, plan, seed, memory in zip(targets, plans, seeds, memories, strict=True):
             one, found = paper_starts(
-                target, plan, seed=seed, episodes=episodes, callbacks=callbacks
+                target, plan, seed=seed, episodes=episodes, callbacks=callbacks, memory=memory
             )
             notes = Diagnostics(f"{_paper_model(one)} and cluster", one.steps)
             runs.append((one, _with_starts(notes, plan, found)))
@@ -342,7 +342,7 @@ def _run_paper(
         raise ValueError(
             f"episodes: {episodes!r} with method 'paper', which needs a number or 'auto'"
         )
-    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds, memory=memory)
+    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds, memory=memories[0])
     learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
     return [(one, Diagnostics(_paper_model(one), one.steps)) for one in learned]
 

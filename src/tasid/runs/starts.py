@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.learning.memory import Memory
 from tasid.learning.paper.initial_state_test import StartCounts, StartsFound, learn_each_start
 from tasid.learning.paper.start_clusters import start_margins
 from tasid.learning.paper.tasid import Callback, Learned
@@ -27,7 +28,13 @@ def check_starts(sim: AbstractSimulator, given: int | None) -> None:
 
 
 def paper_starts(
-    target: Target, plan: RobustPlan, *, seed: int, episodes: Any, callbacks: Sequence[Callback]
+    target: Target,
+    plan: RobustPlan,
+    *,
+    seed: int,
+    episodes: Any,
+    callbacks: Sequence[Callback],
+    memory: Memory | None,
 ) -> tuple[Learned, StartsFound]:
     """Algorithms 3 and 4 with the given counts, those that fit a total, or practical ones."""
     horizon, number = plan.simulator.horizon, plan.simulator.starts.size
@@ -42,7 +49,9 @@ def paper_starts(
             f"episodes: {episodes!r} with method 'paper' and several starts, which needs a number, "
             "'auto' or StartCounts"
         )
-    return learn_each_start(target, plan, counts=counts, seed=seed, callbacks=callbacks)
+    return learn_each_start(
+        target, plan, counts=counts, seed=seed, callbacks=callbacks, memory=memory
+    )
 
 
 def start_warnings(sim: AbstractSimulator, found: StartsFound) -> Iterator[str]:

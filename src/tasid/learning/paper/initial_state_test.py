@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.learning.memory import Memory
 from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.start_clusters import Clusters, cluster_starts
 from tasid.learning.paper.tasid import Callback, Learned, StepEnded, explore
@@ -122,6 +123,7 @@ def learn_each_start(
     counts: StartCounts,
     seed: int,
     callbacks: Sequence[Callback] = (),
+    memory: Memory | None = None,
 ) -> tuple[Learned, StartsFound]:
     """Cluster first observations, then test every hypothesis for every cluster."""
     if counts.test < 2:
@@ -136,6 +138,7 @@ def learn_each_start(
         [replace(plan, simulator=plan.simulator.with_start(start)) for _, start in pairs],
         episodes=counts.learn,
         seeds=[(7919 * seed + 1 + number) % 2**31 for number in range(len(pairs))],
+        memory=memory,
     )
     history, used = [], 0
     for h in range(steps):
