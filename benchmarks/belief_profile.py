@@ -26,18 +26,19 @@ from threadpoolctl import threadpool_limits
 import tasid
 from benchmarks.solving import ETA, WORLDS
 from tasid.beliefs import fitting
-from tasid.learning.belief import method as belief_method
+from tasid.learning.belief import method, refits
 from tasid.runs import learn as learning
 
-PARTS: dict[str, tuple[Any, str]] = {
-    "playing": (belief_method, "play"),
-    "features": (belief_method, "as_chunks"),
-    "features, measured": (belief_method, "measured"),
-    "smoother": (fitting, "expect"),
-    "maximisation: moments": (fitting.Totals, "moments"),
-    "maximisation: Gaussians": (fitting, "fit_gaussians"),
-    "findings": (learning, "findings"),
-}
+PARTS: list[tuple[str, Any, str]] = [
+    ("playing", method, "play"),
+    ("features", method, "as_chunks"),
+    ("features", refits, "as_chunks"),
+    ("features, measured", method, "measured"),
+    ("smoother", fitting, "expect"),
+    ("maximisation: moments", fitting.Totals, "moments"),
+    ("maximisation: Gaussians", fitting, "fit_gaussians"),
+    ("findings", learning, "agreed_findings"),
+]
 COMPILING = "/jax/core/compile/"
 _ROUNDS = 5
 """Diagonalisations of a fit: the first guess, three rounds, the last."""
@@ -122,10 +123,10 @@ def run(arguments: Sequence[str]) -> None:
 def _learned(env: tasid.BlockMDP, seed: int) -> tuple[float, Meter, tasid.LearningResult]:
     meter = Meter()
     with ExitStack() as stack:
-        for name, (place, function) in PARTS.items():
+        for name, place, function in PARTS:
             watched = meter.around(name, getattr(place, function))
             stack.enter_context(patch.object(place, function, watched))
-        alone = patch.object(belief_method, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+        alone = patch.object(refits, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
         stack.enter_context(alone)
         started = time.process_time()
         result = tasid.learn(env, eta=ETA, seed=seed)

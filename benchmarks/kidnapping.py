@@ -14,7 +14,7 @@ from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import Moments
-from tasid.learning.belief.method import BeliefFit, actor_of, setting_for
+from tasid.learning.belief.fits import BeliefFit, actor_of, setting_for
 from tasid.maps import RobustPlan
 from tasid.policies.belief_policy import LOST, BeliefPolicy
 from tasid.runs.learn import LearningResult

@@ -10,7 +10,7 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import flat_gaussians
-from tasid.learning.belief.method import DIMENSIONS
+from tasid.learning.belief.fits import DIMENSIONS
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.targets.target import episode_keys, seed_key
 

@@ -15,7 +15,7 @@ from tasid.beliefs.features import AsSeen
 from tasid.beliefs.fitting import fit, schedule
 from tasid.learning.belief.episodes import Recorded, as_chunks
 from tasid.learning.belief.findings import findings
-from tasid.learning.belief.method import setting_for
+from tasid.learning.belief.fits import setting_for
 from tasid.learning.belief.passages import Passages, closed_passages
 from tasid.learning.surprise import MapFault
 

@@ -20,9 +20,9 @@ from tasid.cli import main
 from tasid.files import ArtifactError, write_artifact
 from tasid.learning.belief import logs as belief_logs
 from tasid.learning.belief.episodes import Recorded
+from tasid.learning.belief.fits import BeliefFit, setting_for
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import Judged, Measure, Undecided, decided, unseen_evidence
-from tasid.learning.belief.method import BeliefFit, setting_for
 from tasid.maps.views import views
 from tasid.runs import episode_log
 from tasid.runs.episode_arrays import log_of_arrays

@@ -16,7 +16,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import AsSeen
 from tasid.learning.belief.episodes import as_chunks
 from tasid.learning.belief.findings import Findings, findings
-from tasid.learning.belief.method import setting_for
+from tasid.learning.belief.fits import setting_for
 from tasid.learning.belief.slips import Outcome, Slip, slips, with_doubts
 from tasid.maps import PerturbedMDP
 from tasid.runs.recording import record_episodes

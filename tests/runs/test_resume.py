@@ -154,7 +154,7 @@ def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "fits", "starts"),
     [
-        ("belief", "tasid.learning.belief.method.fit", 1),
+        ("belief", "tasid.learning.belief.refits.fit", 1),
         ("paper", "tasid.learning.paper.method._fit_all", 1),
         ("paper", "tasid.learning.paper.method._fit_all", 2),
     ],

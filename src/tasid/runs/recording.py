@@ -12,7 +12,7 @@ import numpy as np
 
 from tasid.beliefs.classes import Classes
 from tasid.learning.belief.episodes import play
-from tasid.learning.belief.method import actor_of, flat_fit, setting_for
+from tasid.learning.belief.fits import actor_of, flat_fit, setting_for
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.policies.evaluate import Scorable, check_fit
 from tasid.runs.episode_log import DTYPES, EpisodeLog, check_size

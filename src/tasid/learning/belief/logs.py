@@ -31,7 +31,7 @@ from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats, by_episode, fit
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
 from tasid.beliefs.smoother import posterior
 from tasid.learning.belief.episodes import Recorded, as_chunks
-from tasid.learning.belief.method import BeliefFit, measured, setting_for, usual_kinds
+from tasid.learning.belief.fits import BeliefFit, measured, setting_for, usual_kinds
 from tasid.maps import RobustPlan
 
 FEWEST = 8

@@ -12,52 +12,46 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tasid.beliefs.actor import BeliefActor, advantages
-from tasid.beliefs.chain import Chain
+from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.described import descriptions, sharpness
-from tasid.beliefs.features import AsSeen, FeatureMap, by_step, fit_features, is_picture
-from tasid.beliefs.filter import LEAP, BeliefFilter
+from tasid.beliefs.described import sharpness
+from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.fitting import (
     BeliefSetting,
     Chunks,
     Floats,
-    Seen,
     by_episode,
-    fit,
     one_look,
     plain_evidence,
-    schedule,
     shared_evidence,
 )
-from tasid.beliefs.gaussian import Gaussians, Moments, flat_gaussians
+from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import (
-    MOST_CLASSES,
-    Classifier,
-    Differentiable,
-    Layers,
-    Scaled,
     classifier_for,
-    fit_scaled,
 )
-from tasid.beliefs.smoother import labelled
 from tasid.learning.belief.episodes import Recorded, as_chunks, joined, play
-from tasid.learning.belief.memory import StoredFit, remembered, stored_fits
+from tasid.learning.belief.fits import (
+    FORESEEN,
+    BeliefFit,
+    Judgement,
+    actor_of,
+    flat_fit,
+    measured,
+    setting_for,
+    usual_kinds,
+)
+from tasid.learning.belief.refits import Round
 from tasid.learning.belief.saved import taken_over
-from tasid.learning.memory import Memory, seal_of
+from tasid.learning.memory import Memory
 from tasid.maps import RobustPlan, return_range
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.targets.streams import CONTINUING
@@ -69,79 +63,20 @@ GROWTH = 0.5
 """Later batches are this part of all episodes before them."""
 EXPLORE = 0.05
 """The share of random commands while learning."""
-DIMENSIONS = 64
-"""Directions in which classes are told apart, at most. In those left out all classes are one, and
-a place never seen before would count as impossible."""
-MANY_PLACES = 256
-"""Where places belong to steps and are more than this, some may not be met twice: what led there
-is tried as well."""
 MOST = 2_048
 """Episodes after which evidence is not waited for any longer."""
-_KEPT = 4_000
-"""Observations that features are measured on."""
 _MEASURED = 300
 """Episodes after which features are not measured again."""
-_FORESIGHT, _RETURN = 0.5, 2.0
-"""What a nat of foresight and the whole range of returns are worth beside each other."""
 _HOPELESS = 1.0
 """A beginning whose last fit scored so far behind the best does not play."""
 _ENOUGH = 0.01
 """The share of the range of returns that may be lost to not knowing where one is."""
 _NEARLY = 0.05
 """The same where a fit that foresees, and earns what was planned, is the only one to go on."""
-_FORESEEN = -0.5
-"""Nats of foresight below which something is still wrong."""
 _PATIENCE = 2
 """Batches in a row that must be good enough."""
-_BEFORE_NETWORKS = 96
-"""Episodes after which networks are tried where Gaussians do not tell places apart."""
-_REALIGNED = 2
-"""How often a network is fitted again to the labels it gives."""
-_GOING_ON = ("saved", "warm")
-"""Beginnings that keep what is known from before."""
 _SHRINK = 2.0
 """Episodes' worth of the common mean that a fit's own mean return is mixed with."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What new episodes said about a fit."""
-
-    foresight: float
-    """Mean ln p(rewards and ends | observations) of an episode, 0 at best."""
-    returns: float
-    """Mean return of the episodes it played itself; the common mean if it played none."""
-    evidence: float
-    """Mean ln p(observations) of a step, beside that of one Gaussian for all places."""
-    evidence_error: float
-    played: int
-
-    def score(self, span: float) -> float:
-        """Larger is better."""
-        return _FORESIGHT * self.foresight + _RETURN * self.returns / max(span, 1e-12)
-
-
-@dataclass(frozen=True)
-class BeliefFit:
-    """An emission and how it came about."""
-
-    beginning: str
-    classes: Classes
-    feature_map: FeatureMap | AsSeen
-    emission: Gaussians | Scaled
-    counts: Floats
-    """How often each class was seen, [C]."""
-    judged: Judgement | None = None
-    """What episodes said that the fit has not seen."""
-    known: Moments | None = None
-    """What episodes that are not here any more tell of the looks of its classes."""
-    before: float | None = None
-    """How far the last fit from this beginning scored behind the best; None if there was none."""
-
-    @property
-    def name(self) -> str:
-        """Beginning and kind of classes."""
-        return f"{self.beginning}, by {self.classes.kind}"
 
 
 Share = tuple[BeliefFit, int, int]
@@ -192,18 +127,6 @@ class Learnt:
     def actor(self) -> BeliefActor:
         """The policy of the best fit."""
         return actor_of(self.setting, self.best)
-
-
-def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
-    """The policy that acts by a fit."""
-    tracker = BeliefFilter(
-        setting.chain,
-        fit.classes,
-        fit.emission,
-        jnp.float32(setting.weights().eta),
-        jnp.float32(LEAP),
-    )
-    return BeliefActor(tracker, fit.feature_map, setting.advantage)
 
 
 class BeliefLearner:
@@ -322,7 +245,7 @@ class BeliefLearner:
             return None
         lost = [self._lost(one.regret, one.regret_error) for one in last]
         good = all(share <= _ENOUGH for share in lost)
-        if not (good and all(one.foresight >= _FORESEEN for one in last)):
+        if not (good and all(one.foresight >= FORESEEN for one in last)):
             return None
         return (
             f"in the last {_PATIENCE} batches not knowing where one is cost at most "
@@ -365,9 +288,8 @@ class BeliefLearner:
         """The fits with what the new episodes say of them."""
         if not self._fits:
             return [shares[0][0]]
-        feature_map = next(
-            one.feature_map for one in self._fits if isinstance(one.feature_map, FeatureMap)
-        )
+        feature_map = self._measured()
+        assert feature_map is not None
         chunks = self._chunks(feature_map, fresh)
         before = self._chunks(feature_map) if self._parts else chunks
         null = by_episode(plain_evidence, one_look(before), chunks)
@@ -405,7 +327,7 @@ class BeliefLearner:
             return None
         # On a large map all beginnings fail for a while, and the first to do well is not the first
         # to fail less: until one is right, nobody is ruled out.
-        if is_large(self.setting.chain) and best.judged.foresight < _FORESEEN:
+        if is_large(self.setting.chain) and best.judged.foresight < FORESEEN:
             return None
         return self._rank(best)[0] - self._rank(one)[0]
 
@@ -423,11 +345,16 @@ class BeliefLearner:
             return False
         # Where nothing is ever paid, say behind a door that is closed, foreseeing that is no feat.
         earns = best.judged.returns >= self._plan.start_value - _NEARLY * self._span
-        return earns and best.judged.foresight >= _FORESEEN and self._lost(regret, error) <= _NEARLY
+        return earns and best.judged.foresight >= FORESEEN and self._lost(regret, error) <= _NEARLY
 
     def _lost(self, regret: float, error: float) -> float:
         """What not knowing where one is costs at most, as a share of the range of returns."""
         return (regret + 2 * error) / max(self._span, 1e-12)
+
+    def _measured(self) -> FeatureMap | None:
+        """The features that all fits have in common, but those of a user's own model."""
+        found = (one.feature_map for one in self._fits)
+        return next((one for one in found if isinstance(one, FeatureMap)), None)
 
     def _refit(
         self, best: BeliefFit, behind: dict[str, float | None], *, alone: bool
@@ -437,160 +364,18 @@ class BeliefLearner:
         If that one needs no company, it is fitted alone.
         """
         recorded, chain = self.recorded, self.setting.chain
-        feature_map = next(
-            (one.feature_map for one in self._fits if isinstance(one.feature_map, FeatureMap)), None
-        )
+        feature_map = self._measured()
         early = (
             feature_map and recorded.number <= _MEASURED and (feature_map.pool > 0 or chain.layered)
         )
         if feature_map is None or (early and not self._begun):
             feature_map = measured(recorded, chain)
-        chunks = self._chunks(feature_map)
-        fits = self._fitted(best, feature_map, chunks, alone=alone)
+        number = len(self._parts) - 1
+        again = Round(
+            number, self.setting, self._classes, recorded, self._tells, self._given, self._memory
+        )
+        fits = again.fits(best, feature_map, alone=alone)
         return [one if alone else replace(one, before=behind.get(one.name)) for one in fits]
-
-    def _fitted(
-        self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks, *, alone: bool
-    ) -> list[BeliefFit]:
-        """All beginnings' fits, unless they are remembered."""
-        recorded, number = self.recorded, len(self._parts) - 1
-        seal = seal_of(recorded.commands, recorded.rewards, recorded.ended)
-        found = None if self._memory is None else self._memory.recall(number, seal)
-        if found is not None:
-            kinds = {one.kind: one for one in self._classes}
-            again = [
-                BeliefFit(one.beginning, kinds[one.kind], feature_map, one.emission, one.counts)
-                for one in stored_fits(found)
-            ]
-            return [
-                replace(one, known=best.known) if one.beginning in _GOING_ON else one
-                for one in again
-            ]
-        with ThreadPoolExecutor(2) as pool:
-            jobs = self._jobs(best, feature_map, chunks)
-            fits = list(pool.map(lambda job: job(), islice(jobs, 1) if alone else jobs))
-        if self._memory is not None:
-            made = [
-                StoredFit(one.beginning, one.classes.kind, one.emission, one.counts) for one in fits
-            ]
-            self._memory.keep(number, seal, remembered(made))
-        return fits
-
-    def _jobs(
-        self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks
-    ) -> Iterator[Callable[[], BeliefFit]]:
-        def job(
-            beginning: str,
-            classes: Classes,
-            begin: Seen | None = None,
-            known: Moments | None = None,
-        ) -> BeliefFit:
-            stages = schedule(beginning, self.setting.chain)
-            emission, counts = fit(self.setting, classes, chunks, stages, begin=begin, known=known)
-            return BeliefFit(beginning, classes, feature_map, emission, counts, known=known)
-
-        def warm() -> BeliefFit:
-            begin = self._carried_over(best, feature_map, chunks)
-            return job("warm", best.classes, begin, best.known)
-
-        if best.beginning == "saved" and self._keeps(best):
-            yield partial(replace, best, judged=None, before=None)
-        elif best.judged is not None:
-            networks = self._network_jobs(best, feature_map)
-            if isinstance(best.emission, Scaled):
-                yield from networks
-                yield warm
-            else:
-                yield warm
-                yield from networks
-        for classes in self._classes:
-            for beginning in ("forward", "anneal"):
-                yield partial(job, beginning, classes)
-
-    def _network_jobs(
-        self, best: BeliefFit, feature_map: FeatureMap
-    ) -> list[Callable[[], BeliefFit]]:
-        """Fits of the user's model, or of a network where Gaussians have failed so far."""
-        if best.classes.number > MOST_CLASSES or not (self._given or self._needs_network(best)):
-            return []
-        before = self._chunks(best.feature_map)
-        flat = flat_fit(self.setting, best.classes, self._target.observation_shape)
-        seen: FeatureMap | AsSeen = feature_map
-        classifier: Classifier = Differentiable(Layers(int(feature_map.components.shape[1])))
-        if self._given is not None:
-            seen, classifier = AsSeen(self._target.observation_shape), self._given
-
-        def job(beginning: str, teacher: BeliefFit, chunks: Chunks) -> BeliefFit:
-            fitted = self._taught(classifier, teacher, chunks, self._chunks(seen))
-            counts = np.expm1(np.asarray(-np.log1p(-fitted.trust), np.float64))
-            return BeliefFit(beginning, best.classes, seen, fitted, counts)
-
-        again = "network" if self._given is None else "model"
-        return [
-            partial(job, again, best, before),
-            partial(job, f"{again} from commands", flat, self._chunks(flat.feature_map)),
-        ]
-
-    def _keeps(self, best: BeliefFit) -> bool:
-        """Is a network better left as it is? Of what taught it nothing is left."""
-        return isinstance(best.emission, Scaled) and self.episodes < _BEFORE_NETWORKS
-
-    def _needs_network(self, best: BeliefFit) -> bool:
-        judged = best.judged
-        if isinstance(best.emission, Scaled):
-            return True
-        if judged is None or self.episodes < _BEFORE_NETWORKS:
-            return False
-        return judged.foresight < _FORESEEN or judged.evidence <= 2 * judged.evidence_error
-
-    def _taught(
-        self, classifier: Classifier, teacher: BeliefFit, chunks: Chunks, seen: Chunks
-    ) -> Scaled:
-        """A classifier that has learned a teacher's labels, then its own."""
-        weights, chain = self.setting.weights(), self.setting.chain
-
-        def labels(emission: Gaussians | Scaled, chunks: Chunks) -> list[jax.Array]:
-            return [labelled(chain, teacher.classes, emission, one, weights) for one in chunks]
-
-        fitted = fit_scaled(classifier, seen, labels(teacher.emission, chunks))
-        for _ in range(_REALIGNED):
-            fitted = fit_scaled(classifier, seen, labels(fitted, seen))
-        return fitted
-
-    def _carried_over(self, best: BeliefFit, feature_map: FeatureMap, chunks: Chunks) -> Seen:
-        """Who looked how, by the best fit, counted in the features of another measurement."""
-        seen = chunks if feature_map is best.feature_map else self._chunks(best.feature_map)
-        return self.setting.expect(best.classes, best.emission, seen, counted=chunks)
-
-
-def setting_for(plan: RobustPlan) -> BeliefSetting:
-    """What all fits for a plan share."""
-    chain = Chain.of(plan.simulator)
-    described = descriptions(plan.simulator, chain) if is_large(chain) else None
-    return BeliefSetting(chain, advantages(plan, chain), plan.eta, DIMENSIONS, described)
-
-
-def flat_fit(
-    setting: BeliefSetting, classes: Classes, observation_shape: tuple[int, ...]
-) -> BeliefFit:
-    """A fit that knows nothing: its policy goes by its commands alone."""
-    dtype = np.uint8 if is_picture(observation_shape) else np.float32
-    feature_map = fit_features(np.zeros((2, *observation_shape), dtype))
-    size = int(feature_map.components.shape[1])
-    if setting.chain.layered:  # as `measured` has them, so that one compiled programme serves both
-        feature_map = replace(feature_map, usual=jnp.zeros((setting.chain.horizon + 1, size)))
-    flat = flat_gaussians(classes.number, size, setting.dimensions)
-    return BeliefFit("flat", classes, feature_map, flat, np.zeros(classes.number))
-
-
-def measured(recorded: Recorded, chain: Chain) -> FeatureMap:
-    """Features for what was seen in these episodes."""
-    seen = recorded.observations
-    flat = seen.reshape(-1, *seen.shape[2:])
-    live = np.arange(seen.shape[1]) <= recorded.ended[:, None]
-    chosen = np.random.default_rng(0).permutation(np.flatnonzero(live))[:_KEPT]
-    feature_map = fit_features(flat[np.sort(chosen)])
-    return by_step(feature_map, seen, live) if chain.layered else feature_map
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:
@@ -606,12 +391,6 @@ def _own(one: BeliefFit, values: Floats, shares: Sequence[Share]) -> Floats:
         if player.name == one.name:
             return values[first : first + share]
     return values[:0]
-
-
-def usual_kinds(chain: Chain) -> list[str]:
-    """Places, and what led there where some places may not be met twice."""
-    number = len(np.unique(np.asarray(chain.states)))
-    return ["place", "rank", "action"] if chain.layered and number > MANY_PLACES else ["place"]
 
 
 def belief(

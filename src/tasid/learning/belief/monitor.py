@@ -11,7 +11,7 @@ from tasid.beliefs.filter import LEAP
 from tasid.beliefs.smoother import Weights, filtered, posterior
 from tasid.learning.belief.episodes import as_chunks, play
 from tasid.learning.belief.findings import Findings, findings
-from tasid.learning.belief.method import setting_for
+from tasid.learning.belief.fits import setting_for
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.targets.streams import CALIBRATION, MONITORING
 from tasid.targets.target import Target, seed_key
