@@ -10,12 +10,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tasid
+from tasid import beliefs
 from tasid.learning.paper.method import paper_network
 from tasid.models import MLP, FitConfig
 
@@ -339,6 +342,22 @@ def test_about_twenty_public_names_each_with_a_docstring() -> None:
     assert set(tasid.__all__) <= set(dir(tasid))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = tasid.no_such_name
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(thing for thing in map(partial(getattr, tasid), tasid.__all__) if isfunction(thing)),
+        beliefs.filter_beliefs,
+        beliefs.smooth_beliefs,
+    ],
+    ids=lambda function: function.__name__,
+)
+def test_public_functions_say_what_every_parameter_is(function: Any) -> None:
+    named = re.findall(r"^ {8}(\w+): ", function.__doc__.partition("Args:")[2], re.MULTILINE)
+    assert [name for name in named if name != "Undecided"] == list(
+        inspect.signature(function).parameters
+    )
 
 
 def test_type_checkers_see_the_same_public_names() -> None:

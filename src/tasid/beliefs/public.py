@@ -64,7 +64,15 @@ def smooth_beliefs(
 ) -> SmoothedBeliefs:
     """p(state at step h | commands, and all that was seen) of N episodes, and outcome counts.
 
-    Takes what `filter_beliefs` takes.
+    Args:
+        sim: As of `filter_beliefs`; so are all others.
+        commands: int [N, H].
+        log_likelihoods: ln p(x_h | s), float [N, H+1, S], or a function of (h, states).
+        eta: The share of commands that have another action's outcome, in [0, ½).
+        rewards: [N, H].
+        ended: int [N].
+        leap: The probability that a step leads to any reachable state at all.
+        frontier: Prune beliefs to the likeliest states.
     """
     chain, episodes = _checked(sim, commands, log_likelihoods, eta, rewards, ended, leap, frontier)
     if frontier is not None:

@@ -45,8 +45,16 @@ def certify_return(
     It holds with probability 1 − δ/(k(k+1)) for attempt number k, at whatever moment one stops.
     Playing ends when it is clear whether the policy keeps, up to ε, what the plan promises in the
     worst case (`passed`), and whether it keeps up with the plan with latent access in any target
-    that the map allows (`paper_guarantee`); at the latest after `max_episodes`. ε is 0.05 times the
-    range of returns on the map unless given. Another policy, or another seed, is another attempt.
+    that the map allows (`paper_guarantee`).
+
+    Args:
+        policy: One that follows a plan.
+        target: Where it acts.
+        delta: The probability that the first attempt's bound does not hold, at most.
+        epsilon: Up to what promises are to be kept; 0.05 times the range of returns if not given.
+        max_episodes: Playing ends with these at the latest.
+        attempt: Counts policies and seeds that were tried, from 1.
+        seed: Draws the episodes.
     """
     found = certification(
         policy,

@@ -79,11 +79,18 @@ def check_target(
 ) -> Check:
     """Hold a target against a map: actions, horizon, observations, rewards, ends, leaks, η.
 
-    `eta` is the perturbation the map is planned with; `episodes` are played for each of some seven
-    tests, most of them short. `render(state)`, the noiseless observation of a state by its label,
-    gives the population limit too; environments of ours bring it along. It is what decoding two
-    observations can earn at most: for method "paper" a map that fails it does not fit, for method
-    "belief", which weighs whole episodes, it is a note.
+    The population limit is what decoding two observations can earn at most: for method "paper" a
+    map that fails it does not fit, for method "belief", which weighs whole episodes, it is a note.
+
+    Args:
+        env: The target.
+        simulator: The map; worlds of ours bring theirs.
+        eta: How often actions may slip, as the map is planned with.
+        episodes: Played for each of some seven tests, most of them short.
+        seed: Draws them.
+        method: What the map is to be learned with, "belief" or "paper".
+        render: The noiseless observation of a state by its label, for the population limit; worlds
+            of ours bring it along.
     """
     eta = checked_eta(eta)
     check_seed(seed)

@@ -29,7 +29,14 @@ _BINS = 10
 def estimate_eta(
     policy: BeliefPolicy | Policy, env: Target, *, episodes: int = 20, seed: int = 0
 ) -> EtaEstimate:
-    """How often outcomes are not the intended ones, with the test against the planned η."""
+    """How often outcomes are not the intended ones, with the test against the planned η.
+
+    Args:
+        policy: One that was learned.
+        env: The target in which it acts.
+        episodes: How many are played for it.
+        seed: Draws them.
+    """
     target = oracle(env, policy.horizon)
     check_fit(policy, target)
     if isinstance(policy, BeliefPolicy):
@@ -74,6 +81,12 @@ def calibrate(
     """Explore one step in fresh episodes, spread evenly over the steps, and compare.
 
     Beliefs are compared with what whole fresh episodes of the policy say in the end.
+
+    Args:
+        policy: One that was learned.
+        env: The target in which it acts.
+        episodes: How many are played for it.
+        seed: Draws them.
     """
     target = oracle(env, policy.horizon)
     check_fit(policy, target)

@@ -60,7 +60,14 @@ class Score:
 
 
 def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int = 0) -> Score:
-    """Follow the policy for whole episodes; episode i is the same for any number of episodes."""
+    """Follow the policy for whole episodes; episode i is the same for any number of episodes.
+
+    Args:
+        policy: One that was learned, or anything with the members of `Scorable`.
+        env: The target to score it in.
+        episodes: How many.
+        seed: Draws them.
+    """
     if episodes < 1:
         raise ValueError(f"episodes: {episodes} is below 1")
     target = oracle(env, policy.horizon)

@@ -23,8 +23,10 @@ _READERS = {
 def load(path: str | Path, *, model: Any = None) -> BeliefPolicy | Policy | PPOPolicy:
     """Read a saved policy, or a run's; every byte is verified, nothing is executed.
 
-    A policy that was learned with a `model` of your own needs it again: files hold its parameters
-    and not its code.
+    Args:
+        path: The policy's folder, or that of its run.
+        model: The one of your own that the policy was learned with: files hold its parameters and
+            not its code.
     """
     path = Path(path)
     if not (path / MANIFEST_NAME).exists() and (path / "policy").is_dir():

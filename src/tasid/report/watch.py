@@ -31,6 +31,12 @@ def watch(
     """Follow a policy through one episode: what it saw, believed and did, step by step.
 
     It is the very episode that `tasid.evaluate` counts under this seed and number.
+
+    Args:
+        policy: One that was learned.
+        env: The target in which it acts.
+        seed: Draws the episodes.
+        episode: Which of them, from 0.
     """
     seen = watch_episode(policy, env, seed=seed, episode=episode)
     return WatchedEpisode(**{field.name: getattr(seen, field.name) for field in fields(seen)})

@@ -137,28 +137,33 @@ def learn(
 ) -> LearningResult | list[LearningResult]:
     """Learn a robust policy in a target with the help of its map.
 
-    `simulator` may be left out for environments of ours, which bring theirs. With `seeds` (and
-    perhaps one target per seed) one result per seed comes back; by the paper's method they train
-    together under `vmap`, which changes float32 rounding. With `run_dir`, the policy is saved in
-    its `policy` folder, and fits and the episodes of wrapped environments are on record there until
-    then: the same call goes on after an interruption, and asks the target nothing twice. (`record`
-    is for those who look after such a folder themselves: fits are kept in it.)
-
-    Method "belief" learns what states look like from whole episodes and acts on beliefs
-    (docs/belief-method.md); "paper" is Algorithm 2. With `episodes="auto"` the belief method plays
-    as long as it helps, and the paper's takes 1000 a step. `classes` fixes what is expected to look
-    alike, "place", "rank" or "action", which evidence decides otherwise. `model` is a classifier of
-    your own that single observations are told apart by: `init(key, num_classes)` and
-    `apply(parameters, x)` in JAX, fitted by Adam, or `fit(X, y)` and `predict_proba(X)`. It is
-    fitted to what whole episodes say. A policy's file holds what `init` and `apply` learned, and
-    `tasid.load(path, model=…)` asks for the model again.
-
-    With `from_policy`, a policy or its folder, the belief method goes on from what that knows: with
-    more episodes, another η, or a corrected map, whose places are found again by their labels. The
-    policy plays the first batch, and episodes are others than those that taught it.
-
-    If the map has several start states, the first belief is spread over them; `starts` checks their
-    number.
+    Args:
+        target: Where to act; with `seeds`, perhaps one for each.
+        simulator: The map; worlds of ours bring theirs.
+        eta: How often actions may slip, in [0, ½).
+        episodes: How many to learn from. With "auto" the belief method plays as long as it helps,
+            and the paper's takes 1000 a step.
+        seed: Draws the episodes and all that is random in learning.
+        seeds: Several, for one result each. By the paper's method they train together under `vmap`,
+            which changes float32 rounding.
+        method: "belief" learns what states look like from whole episodes and acts on beliefs
+            (docs/belief-method.md); "paper" is Algorithm 2.
+        classes: What is expected to look alike, "place", "rank" or "action"; evidence decides if
+            not given.
+        model: A classifier of your own that single observations are told apart by:
+            `init(key, num_classes)` and `apply(parameters, x)` in JAX, fitted by Adam, or
+            `fit(X, y)` and `predict_proba(X)`. It is fitted to what whole episodes say. A policy's
+            file holds what `init` and `apply` learned, and `tasid.load` asks for the model again.
+        starts: How many start states the map has, as a check. If there are several, the first
+            belief is spread over them.
+        run_dir: The policy is saved in its `policy` folder, and fits and the episodes of wrapped
+            environments are on record there until then: the same call goes on after an
+            interruption, and asks the target nothing twice.
+        record: For those who look after such a folder themselves: fits are kept in it.
+        from_policy: A policy or its folder; the belief method goes on from what it knows, with more
+            episodes, another η, or a corrected map, whose places are found again by their labels.
+            It plays the first batch, and episodes are others than those that taught it.
+        callbacks: Called with every event (`tasid.runs.events`).
     """
     if method == "outcome":
         raise ValueError(

@@ -36,12 +36,21 @@ def learn_from_episodes(
 ) -> LearningResult:
     """Learn a robust policy from episodes that somebody recorded, without the target.
 
-    `episodes` is the path of a log, an `EpisodeLog`, a mapping of arrays (`observations`,
-    `commands`, `rewards`, perhaps `ended` and `own`) or a list of such mappings, one for each
-    episode (docs/logs.md). Whoever commanded, and how well, does not matter; where they never went,
-    nothing can be learned, and `diagnostics.coverage` says how much that is.
+    Whoever commanded, and how well, does not matter; where they never went, nothing can be learned,
+    and `diagnostics.coverage` says how much that is.
 
-    Raises `Undecided`, with the evidence, if the episodes do not tell what states look like.
+    Args:
+        episodes: The path of a log, an `EpisodeLog`, a mapping of arrays (`observations`,
+            `commands`, `rewards`, perhaps `ended` and `own`) or a list of such mappings, one for
+            each episode (docs/logs.md).
+        simulator: The map.
+        eta: How often actions may slip, in [0, ½).
+        classes: What is expected to look alike, "place", "rank" or "action"; evidence decides if
+            not given.
+        run_dir: The policy is saved in its `policy` folder.
+
+    Raises:
+        Undecided: With the evidence, if the episodes do not tell what states look like.
     """
     if not 0 <= eta < 0.5:
         raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")

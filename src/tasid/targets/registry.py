@@ -34,7 +34,12 @@ ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
 
 
 def make(name: str, **options: Any) -> BlockMDP:
-    """Build an environment by name; `options` are its builder's, `seed` picks the instance."""
+    """Build an environment of ours.
+
+    Args:
+        name: "combination-lock", "lava-crossing" or "building".
+        options: Its builder's; `seed` picks the instance.
+    """
     builder = ENVIRONMENTS.get(name)
     if builder is None:
         raise ValueError(f"name: no environment {name!r}; there are: {', '.join(ENVIRONMENTS)}")

@@ -35,7 +35,12 @@ AbstractPolicy = RobustPlan | ArrayLike
 
 
 def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) -> float:
-    """V^ψ_M, exactly: in the simulator itself, or in a perturbation of it."""
+    """V^ψ_M, exactly: in the simulator itself, or in a perturbation of it.
+
+    Args:
+        mdp: Where the policy acts.
+        policy: A plan, actions [H, S], or probabilities [H, S, A].
+    """
     sim = mdp if isinstance(mdp, AbstractSimulator) else mdp.simulator
     table = policy_table(sim, policy)
     if isinstance(mdp, AbstractSimulator) and table.ndim == 2:
@@ -64,7 +69,13 @@ def _along_routes(sim: AbstractSimulator, actions: NDArray[Any]) -> float:
 
 
 def worst_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> float:
-    """min_M V^ψ_M over all η-perturbations M of the simulator."""
+    """min_M V^ψ_M over all η-perturbations M of the simulator.
+
+    Args:
+        sim: The map.
+        policy: A plan, actions [H, S], or probabilities [H, S, A].
+        eta: How often actions may slip, in [0, 1].
+    """
     return _against_nature(sim, policy_table(sim, policy), checked_eta(eta))[0]
 
 
@@ -102,7 +113,13 @@ def return_range(sim: AbstractSimulator) -> tuple[float, float]:
 
 
 def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> PerturbedMDP:
-    """The η-perturbation in which this policy earns least."""
+    """The η-perturbation in which this policy earns least.
+
+    Args:
+        sim: The map.
+        policy: A plan, actions [H, S], or probabilities [H, S, A].
+        eta: How often actions may slip, in [0, 1].
+    """
     _, nature = _against_nature(sim, policy_table(sim, policy), checked_eta(eta))
     return tremble(sim, eta=eta, towards=nature)
 
@@ -146,7 +163,11 @@ class Certificate:
 
 
 def certify(plan: RobustPlan | ThriftyPlan) -> Certificate:
-    """Two more sweeps, no enumeration: see `Certificate`."""
+    """Two more sweeps, no enumeration: see `Certificate`.
+
+    Args:
+        plan: What `robust_dp` gave.
+    """
     sim, eta = plan.simulator, plan.eta
     frontier = frontier_when_cheaper(sim)
     if isinstance(plan, ThriftyPlan):

@@ -79,8 +79,14 @@ def perturb(
 ) -> PerturbedMDP:
     """A random η-perturbation as in the paper's experiments.
 
-    ξ(a'|s,a) = η p(a') + (1−η) 1[a' = a], with p(·) of every (s, a) — with `per_step`, of every
-    (h, s, a) — uniform in [0, 1] and normalised (appendix, "Domain details").
+    ξ(a'|s,a) = η p(a') + (1−η) 1[a' = a], with p(·) of every (s, a) uniform in [0, 1] and
+    normalised (appendix, "Domain details").
+
+    Args:
+        simulator: The map.
+        eta: How often actions slip at most, in [0, 1].
+        seed: Draws p.
+        per_step: Draw one for every (h, s, a) instead.
     """
     eta = checked_eta(eta)
     rng = np.random.default_rng(np.random.SeedSequence([0x7E71, seed]))
@@ -128,6 +134,12 @@ def is_perturbation(
     For an MDP a ξ has to exist. Actions with one successor form an outcome whose mass T' fixes;
     the own action keeps at least 1−η and the rest of each outcome's mass may lie on any of its
     actions, so R' has to lie between the sums of the outcomes' smallest and largest rewards.
+
+    Args:
+        world: What is asked about.
+        simulator: The map.
+        eta: How often actions may slip, in [0, 1].
+        atol: What rounding may cost.
     """
     eta = checked_eta(eta)
     if isinstance(world, PerturbedMDP) and not _same_tables(world.simulator, simulator):

@@ -104,8 +104,12 @@ def robust_dp(
 ) -> RobustPlan:
     """Algorithm 1 for any η in [0, 1]; ties go to the lowest action index.
 
-    Only states reachable from the start within the horizon are computed when that is cheaper;
-    `reachable_only` forces either way.
+    Args:
+        simulator: The map.
+        eta: How often actions may slip.
+        keep_values: Keep Ṽ of all steps and states, as `plan.values`.
+        reachable_only: Compute only states that can be reached from the start within the horizon;
+            if not given, where that is cheaper.
     """
     return robust_plans(
         simulator, etas=[eta], keep_values=keep_values, reachable_only=reachable_only

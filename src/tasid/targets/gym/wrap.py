@@ -52,25 +52,27 @@ def wrap(
 ) -> GymTarget:
     """Oracle access to any Gymnasium environment with Discrete actions.
 
-    `env` is an id (`options` then go to `gymnasium.make`), a function that makes environments, or a
-    single environment. `num_envs` of them run side by side (8 by default, 1 for a single one), in
-    processes of their own with `workers`, on any node of a Ray cluster with `workers="ray"`, the
-    cluster that this program is connected to or one that is started here
-    (docs/scale.md). The data are the same whatever `num_envs` and `workers`.
+    The data are the same whatever `num_envs` and `workers`.
 
-    Learners see `preprocess(observation)`, or the picture that `render()` gives with
-    `observe="render"`; `resize` scales pictures to so many pixels, or (rows, columns), and what is
-    rendered for people is scaled to 64 pixels in a row without being asked. Without a `horizon`,
-    episodes are as long as the map says.
-
-    An environment that raises is made anew and the episode is run again, at most `retries` times;
-    so is one in a worker process that dies, or that takes longer than `step_timeout` or
-    `reset_timeout` seconds (making it included). What is observed and cannot be used, because it
-    is not finite or of another shape, is an error, or with `on_bad_observation="retry"` a reason
-    to run the episode again.
-
-    Every episode begins with `env.reset(seed=…, options=reset_options)`; without them, `options`
-    are not given at all.
+    Args:
+        env: An id, a function that makes environments, or a single environment.
+        num_envs: How many run side by side; 8 if not given, 1 for a single environment.
+        horizon: How many actions an episode takes; as many as the map says if not given.
+        preprocess: Learners see what it makes of an observation.
+        observe: "observation", or "render" for the picture that `render()` gives.
+        resize: Scales pictures to so many pixels, or (rows, columns). What is rendered for people
+            is scaled to 64 pixels in a row without being asked.
+        workers: True runs environments in processes of their own; "ray" on any node of a cluster,
+            the one that this program is connected to or one that is started here (docs/scale.md).
+        retries: How often an episode is run again whose environment raised or, in a worker process,
+            died; it is made anew before.
+        step_timeout: Seconds after which a step in a worker process counts as failed.
+        reset_timeout: The same for a reset, making the environment included.
+        on_bad_observation: What is not finite or of another shape is an error ("raise"), or a
+            reason to run the episode again ("retry").
+        reset_options: Every episode begins with `env.reset(seed=…, options=reset_options)`; without
+            them, `options` are not given at all.
+        options: Go to `gymnasium.make`, for an id.
     """
     if observe not in _OBSERVED:
         raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
