@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.filter import BeliefFilter, Filtered
 from tasid.maps import RobustPlan
 
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
 LANES = 32
 """Batches are padded to a multiple of this: the vector unit then treats every episode alike."""
 _TIE = 1e-6
@@ -30,11 +33,11 @@ _TIE = 1e-6
 class Carried(NamedTuple):
     """What the policy remembers of its episodes; rows are padded to whole lanes."""
 
-    belief: jax.Array
+    belief: Float[Array, "M N"]
     """[M, N]."""
-    commands: jax.Array
+    commands: Int[Array, " N"]
     """The last commands, [N]."""
-    doubt: jax.Array
+    doubt: Float[Array, " N"]
     """A running sum of surprises, never below 0, [N]."""
 
 
@@ -49,7 +52,7 @@ class BeliefActor:
 
     filter: BeliefFilter
     feature_map: FeatureMap | AsSeen
-    advantage: jax.Array
+    advantage: Float[Array, "H M A"]
     """Q̃_h(s, a) − max Q̃_h(s, ·) by slot, [H, M, A]."""
 
     @property

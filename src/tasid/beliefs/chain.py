@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
 from tasid.maps.planning.backward import layers
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int
 
 MOST_CELLS = 1 << 24
 """Entries that one table of all steps may have; larger maps share one table among the steps."""
@@ -41,21 +44,21 @@ MOST_REWARDS = 31
 class Chain:
     """Tables over slots; T is the number of steps with tables of their own, 1 or H."""
 
-    states: jax.Array
+    states: Int[Array, "_ M"]
     """The state in each slot, int32 [1, M] or [H+1, M]; −1 where a slot is empty."""
-    successor: jax.Array
+    successor: Int[Array, "T M K"]
     """The slot that each outcome leads to, int32 [T, M, K]."""
-    outcome: jax.Array
+    outcome: Int[Array, "T M A"]
     """The outcome that each command should have, int32 [T, M, A]."""
-    share: jax.Array
+    share: Float[Array, "T M K"]
     """The share of all actions that lead to each outcome, [T, M, K]; 0 where there is none."""
-    start: jax.Array
+    start: Float[Array, " M"]
     """The first belief, [M]."""
-    pays: jax.Array
+    pays: Int[Array, "_ M K"]
     """Which of the `payments` an outcome may come with, as bits, int32 [T or H, M, K]."""
-    payments: jax.Array
+    payments: Float[Array, " R"]
     """The different rewards on the map, sorted; empty where there are too many."""
-    final: jax.Array
+    final: Bool[Array, "_ M"]
     """Does nothing more happen in this slot, whatever one does? bool, shaped as `states`."""
     horizon: int
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,9 @@ import numpy as np
 from tasid.beliefs.chain import Chain, at
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Int
 
 KINDS = ("place", "rank", "action")
 
@@ -31,11 +35,11 @@ KINDS = ("place", "rank", "action")
 class Classes:
     """The classes of a chain's arrivals; L is how many can be told apart at one step."""
 
-    members: jax.Array
+    members: Int[Array, "_ L"]
     """The classes that exist at step h + 1, int32 [1, L] or [H+1, L] (row h + 1)."""
-    of_edge: jax.Array
+    of_edge: Int[Array, "T M K"]
     """Which of them an arrival by outcome k of a slot belongs to, int32 [T, M, K]."""
-    first: jax.Array
+    first: Int[Array, " M"]
     """The class of each slot's first observation, int32 [M]."""
     kind: str
     number: int

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Float, Int
+
 
 class Episodes(NamedTuple):
     """N episodes of H steps; rows with weight 0 are padding."""
 
-    features: jax.Array
+    features: Float[Array, "H+1 N D"]
     """Of the observations x_0 … x_H, [H+1, N, D]."""
-    commands: jax.Array
+    commands: Int[Array, "H N"]
     """a_0 … a_{H−1}, int32 [H, N]."""
-    paid: jax.Array
+    paid: Int[Array, "H N"]
     """The number of each reward among the map's payments, int32 [H, N]; −1 if it is none."""
-    ended: jax.Array
+    ended: Int[Array, " N"]
     """The step after which nothing more happened, int32 [N]; H if the episode did not end."""
-    tells: jax.Array
+    tells: Bool[Array, ""]
     """Would the target have told an end? bool []."""
-    own: jax.Array
+    own: Float[Array, "H N"]
     """Was the command the policy's own choice, and not an experiment? [H, N]"""
-    weight: jax.Array
+    weight: Float[Array, " N"]
     """[N]."""
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.smoother import likelihoods, normalised, spread
 
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
 LEAP = 1e-5
 """The probability that a step leads anywhere at all: what being carried away is worth."""
 
@@ -24,9 +27,9 @@ LEAP = 1e-5
 class Filtered(NamedTuple):
     """What the filter knows of its episodes."""
 
-    belief: jax.Array
+    belief: Float[Array, "M N"]
     """[M, N]."""
-    surprise: jax.Array
+    surprise: Float[Array, " N"]
     """ln p(x | one is anywhere) − ln p(x | the belief before), [N]."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
 from tasid.beliefs.nearby import is_large, near, part_of
 from tasid.beliefs.smoother import Emission, Weights, expect
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 _FIRST_LOOK = 3
 _MOST_STAGES = 40
@@ -60,14 +63,14 @@ def schedule(beginning: str, chain: Chain) -> list[Stage]:
 class Seen(NamedTuple):
     """What the smoother found in all episodes."""
 
-    counts: Floats
+    counts: Float64[np.ndarray, " C"]
     """How often each class was seen, [C]."""
-    sums: Floats
+    sums: Float64[np.ndarray, "C D"]
     """Sums of the features of each class, [C, D]."""
-    evidence: Floats
+    evidence: Float64[np.ndarray, " N"]
     """ln p(observations, and what was told) of each episode, up to what classes share, [N]."""
-    foreseen: Floats
-    regret: Floats
+    foreseen: Float64[np.ndarray, " N"]
+    regret: Float64[np.ndarray, " N"]
     """As in `Expected`, [N]."""
 
 

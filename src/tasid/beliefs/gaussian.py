@@ -9,7 +9,7 @@ describes its places, m is what their description makes one expect, class by cla
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.beliefs.described import expected, sharpness
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Float64
 
 Floats = NDArray[np.float64]
 RIDGE = 1e-3
@@ -36,21 +39,21 @@ _ROUNDED = 0.1
 class Gaussians(NamedTuple):
     """A fitted emission over C classes in d directions."""
 
-    centre: jax.Array
+    centre: Float[Array, " D"]
     """m, [D]."""
-    directions: jax.Array
+    directions: Float[Array, "D d"]
     """Columns that whiten W and diagonalise B, [D, d]."""
-    linear: jax.Array
+    linear: Float[Array, "C d"]
     """Coefficients of y, [C, d]: mean / variance."""
-    square: jax.Array
+    square: Float[Array, "C d"]
     """Coefficients of y², [C, d]: −1 / (2 variance)."""
-    constant: jax.Array
+    constant: Float[Array, " C"]
     """[C]."""
-    spread: jax.Array
+    spread: Float[Array, " d"]
     """b, the variance of the means along the kept directions in units of W, [d]."""
-    log_volume: jax.Array
+    log_volume: Float[Array, ""]
     """ln |det| of the whitening: makes densities of different fits comparable, []."""
-    whitening: jax.Array
+    whitening: Float[Array, "D D"]
     """All directions, [D, D]; its columns whiten W."""
 
     @property
@@ -99,15 +102,15 @@ def summed_in_order(rows: jax.Array, weights: jax.Array) -> jax.Array:
 class Moments(NamedTuple):
     """What a fit needs to know of the data."""
 
-    counts: Floats
+    counts: Float64[np.ndarray, " C"]
     """How often each class was seen, [C]."""
-    sums: Floats
+    sums: Float64[np.ndarray, "C D"]
     """Sums of the features of each class, [C, D]."""
     total: float
     """How many observations there were."""
-    total_sum: Floats
+    total_sum: Float64[np.ndarray, " D"]
     """[D]."""
-    total_square: Floats
+    total_square: Float64[np.ndarray, "D D"]
     """Sum of x xᵀ, [D, D]."""
 
     def plus(self, others: Moments | None) -> Moments:

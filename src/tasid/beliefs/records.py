@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Float64, Int32
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
     """Where N episodes may have been at steps 0 … H, as lists of E states and their weights."""
 
-    states: NDArray[np.int32]
+    states: Int32[np.ndarray, "N T E"]
     """[N, H+1, E]; −1 where a list is shorter. No state is listed twice."""
-    weights: NDArray[np.float32]
+    weights: Float32[np.ndarray, "N T E"]
     """[N, H+1, E]. They sum up to 1; to 0 after an episode's end and where nothing is possible."""
-    log_evidence: NDArray[np.float64]
+    log_evidence: Float64[np.ndarray, " N"]
     """ln p(what was seen | commands), [N]; −∞ if the map cannot have shown it."""
-    discarded: NDArray[np.float32]
+    discarded: Float32[np.ndarray, "N T"]
     """The share of the belief that was pruned at each step, [N, H+1]; 0 without a frontier."""
     num_states: int
 
@@ -51,12 +55,12 @@ class Beliefs:
 class OutcomeCounts:
     """How often a command, given in a state, led where; expected, over all episodes; [E] each."""
 
-    steps: NDArray[np.int32] | None
+    steps: Int32[np.ndarray, " E"] | None
     """The step, on maps with a table for every step; None where one table serves all."""
-    states: NDArray[np.int32]
-    commands: NDArray[np.int32]
-    successors: NDArray[np.int32]
-    counts: NDArray[np.float64]
+    states: Int32[np.ndarray, " E"]
+    commands: Int32[np.ndarray, " E"]
+    successors: Int32[np.ndarray, " E"]
+    counts: Float64[np.ndarray, " E"]
 
     def of(self, state: int, command: int, *, step: int | None = None) -> dict[int, float]:
         """Where the command led from the state: successor → expected count."""
@@ -74,7 +78,7 @@ class SmoothedBeliefs(Beliefs):
     """Beliefs in the light of whole episodes, and what commands came to."""
 
     outcomes: OutcomeCounts
-    leaps: NDArray[np.float64]
+    leaps: Float64[np.ndarray, " N"]
     """How often the episode was carried away to anywhere, expected, [N]."""
 
 

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.beliefs.episodes import Episodes
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
 
 MOST_CLASSES = 2_048
 """With more classes than this, labels of all observations would not fit into memory."""
@@ -51,9 +54,9 @@ class Scaled:
     """A fitted classifier as an emission."""
 
     parameters: Any
-    log_prior: jax.Array
+    log_prior: Float[Array, " C"]
     """ln of the share of observations that each class has, [C]."""
-    trust: jax.Array
+    trust: Float[Array, " C"]
     """n / (n + 1) for a class seen n times, [C]."""
     classifier: Any
     size: int

@@ -11,7 +11,7 @@ map has: what goes that way tells where the map is wrong, or that somebody carri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ import jax.numpy as jnp
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
 
 UNLIKELY = 0.05
 """How likely a reward or an end is where the map has none, beside where it has one."""
@@ -236,15 +239,15 @@ def filtered(
 class Expected(NamedTuple):
     """What the smoother found, summed over steps; over episodes, too, where it says so."""
 
-    counts: jax.Array
+    counts: Float[Array, " C"]
     """How often each class was seen, over all episodes, [C]."""
-    sums: jax.Array
+    sums: Float[Array, "C D"]
     """Sums of the features of each class, over all episodes, [C, D]."""
-    evidence: jax.Array
+    evidence: Float[Array, " N"]
     """ln p(observations, rewards, ends | commands) of each episode, up to `shared`, [N]."""
-    foreseen: jax.Array
+    foreseen: Float[Array, " N"]
     """Σ_h ln p(this reward, and this end or none, at step h | everything), floored, [N]."""
-    regret: jax.Array
+    regret: Float[Array, " N"]
     """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] of the policy's own commands, [N]."""
 
 
@@ -299,8 +302,8 @@ def expect(
 class Tally(NamedTuple):
     """How often commands had which outcome, [T, M, A, K], and how often none on the map."""
 
-    outcomes: jax.Array
-    leaps: jax.Array
+    outcomes: Float[Array, "T M A K"]
+    leaps: Float[Array, "T M A"]
     """[T, M, A]."""
 
 

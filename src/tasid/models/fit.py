@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,18 @@ import optax
 
 from tasid.models.networks import Network
 
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, Shaped
+
 
 class Transitions(NamedTuple):
     """Labelled transitions of one step; row i comes from episode i."""
 
-    x: jax.Array
-    x_next: jax.Array
-    label: jax.Array
+    x: Shaped[Array, "n ..."]
+    x_next: Shaped[Array, "n ..."]
+    label: Int[Array, " n"]
     """int32 [n]."""
-    weight: jax.Array
+    weight: Float[Array, " n"]
     """1 for data, 0 for rows that only fill the shape, float32 [n]."""
 
 
@@ -54,10 +57,10 @@ class FitConfig:
 class Fit(NamedTuple):
     """The parameters with the lowest validation loss, and how training went."""
 
-    parameters: jax.Array
-    validation_loss: jax.Array
-    epochs: jax.Array
-    history: jax.Array
+    parameters: Float[Array, " P"]
+    validation_loss: Float[Array, ""]
+    epochs: Int[Array, ""]
+    history: Float[Array, "epochs 2"]
     """Training and validation loss after every epoch, [max_epochs, 2]; NaN after the last."""
 
 

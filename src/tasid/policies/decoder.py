@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from tasid.maps import RobustPlan
 from tasid.models import Network
 from tasid.models.clusterer import Clusterer
 
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int, Shaped
+
 WIDTH = 128
 """The batch width at which policies run; an episode's slot is its index modulo this."""
 
@@ -27,23 +30,23 @@ WIDTH = 128
 class Tracked(NamedTuple):
     """What the policy remembers of its episodes."""
 
-    states: jax.Array
+    states: Int[Array, " W"]
     """ŝ_{h−1}, [W]."""
-    observations: jax.Array
+    observations: Shaped[Array, "W ..."]
     """x_{h−1}, [W, …]."""
-    path: jax.Array
+    path: Int[Array, "W H"]
     """ŝ_0 … ŝ_{h−1}, and zeros after that, [W, H]."""
-    cluster: jax.Array | None = None
+    cluster: Int[Array, " W"] | None = None
     """φ̂(x_0), [W], where every cluster has models of its own."""
 
 
 class Decoded(NamedTuple):
     """Decoded transitions, [W] each."""
 
-    action: jax.Array
-    states: jax.Array
+    action: Int[Array, " W"]
+    states: Int[Array, " W"]
     """Where the action leads on the map."""
-    confidence: jax.Array
+    confidence: Float[Array, " W"]
     """The model's probability of the action."""
 
 
@@ -56,13 +59,13 @@ class Decoded(NamedTuple):
 class Decoder:
     """Everything π needs at run time, as one pytree; the models of later steps may be blank."""
 
-    plan: jax.Array
+    plan: Int[Array, "H S"]
     """ρ as [H, S]."""
-    start_state: jax.Array
+    start_state: Int[Array, "*N"]
     """The start, or that of every cluster, [N]."""
-    successor: jax.Array
+    successor: Int[Array, "*_ S A"]
     """The map, [S, A] or [H, S, A]."""
-    models: jax.Array
+    models: Float[Array, "*_ H-1 P"]
     """Flat parameters of f_0 … f_{H−2}, [H−1, P]; [N, H−1, P] if clusters have their own."""
     network: Network
     clusterer: Clusterer | None = None

@@ -8,12 +8,15 @@ elsewhere the same body runs step by step, and `batches` says how many at a time
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from tasid.targets.target import State, Target, refuse_failures
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Shaped
 
 Carry = Any
 
@@ -32,9 +35,9 @@ class Moment(NamedTuple):
     """A batch of episodes between two actions."""
 
     state: State
-    observations: jax.Array
+    observations: Shaped[Array, "W ..."]
     carry: Carry
-    returns: jax.Array
+    returns: Float[Array, " W"]
 
 
 def begin(target: Target, actor: Actor, keys: jax.Array) -> Moment:

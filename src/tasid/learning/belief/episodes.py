@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ from tasid.targets.rollout import Actor, Moment, trace
 from tasid.targets.streams import ACTING, BATCH
 from tasid.targets.target import Target, episode_keys, stream, unfinished
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int32, Shaped
+
 CHUNK = 64
 """How many episodes are smoothed at a time."""
 
@@ -28,15 +31,15 @@ CHUNK = 64
 class Recorded(NamedTuple):
     """Episodes as they came, NumPy, episodes first."""
 
-    observations: NDArray[Any]
+    observations: Shaped[np.ndarray, "N H+1 *x"]
     """x_0 … x_H, [N, H+1, …]; repeated after an end."""
-    commands: NDArray[np.int32]
+    commands: Int32[np.ndarray, "N H"]
     """[N, H]."""
-    rewards: NDArray[np.float32]
+    rewards: Float32[np.ndarray, "N H"]
     """[N, H]."""
-    ended: NDArray[np.int32]
+    ended: Int32[np.ndarray, " N"]
     """The number of steps after which the target ended the episode, [N]; H if it did not."""
-    own: NDArray[np.bool_]
+    own: Bool[np.ndarray, "N H"]
     """Was the command the policy's own choice? [N, H]"""
 
     @property

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,9 @@ from tasid.targets.batches import in_batches
 from tasid.targets.rollout import roll
 from tasid.targets.streams import ACTING
 from tasid.targets.target import Target, episode_keys, seed_key, stream, unfinished
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Bool, Int, Shaped
 
 
 @dataclass(frozen=True)
@@ -66,15 +69,15 @@ Callback = Callable[[Event], None]
 class Explored(NamedTuple):
     """Transitions of one step, each from an episode of its own; all arrays are [G, n, …]."""
 
-    x: jax.Array
-    x_next: jax.Array
-    states: jax.Array
+    x: Shaped[Array, "G n *x"]
+    x_next: Shaped[Array, "G n *x"]
+    states: Int[Array, "G n"]
     """ŝ_h, where the policy believed to be."""
-    command: jax.Array
+    command: Int[Array, "G n"]
     """The action that was executed, drawn uniformly."""
-    live: jax.Array
+    live: Bool[Array, "G n"]
     """Had the episode not ended before this step? If it had, it counts, and teaches nothing."""
-    cluster: jax.Array | None = None
+    cluster: Int[Array, "G n"] | None = None
     """φ̂(x_0), where every cluster of starts has models of its own."""
 
 
