@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.stats import beta, binom
+from scipy.stats import binom, binomtest
 from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float64]
@@ -40,10 +40,8 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         """A 95 % interval (Clopper–Pearson)."""
-        tail, wrong = (1 - _CONFIDENCE) / 2, self.number - self.right
-        low = 0.0 if self.right == 0 else float(beta.ppf(tail, self.right, wrong + 1))
-        high = 1.0 if wrong == 0 else float(beta.isf(tail, self.right + 1, wrong))
-        return low, high
+        low, high = binomtest(self.right, self.number).proportion_ci(_CONFIDENCE)
+        return float(low), float(high)
 
     def p_value(self, at_most: float) -> float:
         """How likely so many would be, were each right with probability `at_most`."""

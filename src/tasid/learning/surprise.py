@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binom
+from scipy.stats import binom, binomtest
 
 from tasid.maps import AbstractSimulator, RobustPlan
 from tasid.maps.outcomes import outcomes
@@ -40,12 +40,9 @@ class EtaEstimate:
         """From so many surprises in so many transitions."""
         if number == 0:
             return cls(0.0, 0.0, 1.0, 0, planned, 1.0)
-        tail = (1 - _CONFIDENCE) / 2
-        low = 0.0 if surprises == 0 else float(beta.ppf(tail, surprises, number - surprises + 1))
-        full = surprises == number
-        high = 1.0 if full else float(beta.isf(tail, surprises + 1, number - surprises))
+        low, high = binomtest(surprises, number).proportion_ci(_CONFIDENCE)
         p_value = float(binom.sf(surprises - 1, number, planned))
-        return cls(surprises / number, low, high, number, planned, p_value)
+        return cls(surprises / number, float(low), float(high), number, planned, p_value)
 
     @property
     def exceeded(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
-from scipy.stats import beta
+from scipy.stats import binomtest
 
 from tasid.learning.monitor import Calibration
 from tasid.report.figures.drawing import LIGHT, axes_inside, blank
@@ -13,7 +13,7 @@ from tasid.report.text.wording import count, percent
 
 _PANEL = (336.0, 250.0)
 _LEFT = 46.0
-_TAIL = 0.025
+_CONFIDENCE = 0.95
 _EDGES = [tenth / 10 for tenth in range(11)]
 
 
@@ -31,9 +31,7 @@ def reliability_panel(calibration: Calibration) -> Figure:
     counted = calibration.correct.dtype == bool
     for said, was, number in calibration.bins:
         if counted:  # probabilities of whole episodes are no independent coins
-            right = round(was * number)
-            low = beta.ppf(_TAIL, right, number - right + 1) if right else 0.0
-            high = beta.isf(_TAIL, right + 1, number - right) if right < number else 1.0
+            low, high = binomtest(round(was * number), number).proportion_ci(_CONFIDENCE)
             axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
         axes.plot(
             [said],
