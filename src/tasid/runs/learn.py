@@ -165,25 +165,7 @@ def learn(
             It plays the first batch, and episodes are others than those that taught it.
         callbacks: Called with every event (`tasid.runs.events`).
     """
-    if method == "outcome":
-        raise ValueError(
-            "method: 'outcome' is gone; 'belief', the default, needs far fewer episodes"
-        )
-    if method not in METHODS:
-        raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
-    if classes is not None and classes not in KINDS:
-        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
-    if method == "paper" and classes is not None:
-        raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
-    if model is not None and method == "paper":
-        raise ValueError("model: with method 'paper', which trains the paper's networks")
-    if model is not None and run_dir is not None:
-        raise ValueError(
-            "run_dir: with a model of your own, whose fits are not put on record; save the policy "
-            "by result.policy.save(path)"
-        )
-    if not 0 <= eta < 0.5:
-        raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
+    _check_choices(method, eta, classes, model, run_dir)
     begin = None if from_policy is None else saved_policy(from_policy, method)
     if begin is not None and classes not in (None, begin.classes):
         raise ValueError(f"classes: {classes!r}, but from_policy tells apart by {begin.classes!r}")
@@ -237,6 +219,31 @@ def learn(
             if folder is not None:
                 result.policy.save(folder / "policy")
     return results[0] if seeds is None else results
+
+
+def _check_choices(
+    method: str, eta: float, classes: str | None, model: Any, run_dir: str | Path | None
+) -> None:
+    """Refuse what does not exist, and what does not go together."""
+    if method == "outcome":
+        raise ValueError(
+            "method: 'outcome' is gone; 'belief', the default, needs far fewer episodes"
+        )
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    if classes is not None and classes not in KINDS:
+        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
+    if method == "paper" and classes is not None:
+        raise ValueError(f"classes: {classes!r} with method 'paper', whose labels are actions")
+    if model is not None and method == "paper":
+        raise ValueError("model: with method 'paper', which trains the paper's networks")
+    if model is not None and run_dir is not None:
+        raise ValueError(
+            "run_dir: with a model of your own, whose fits are not put on record; save the policy "
+            "by result.policy.save(path)"
+        )
+    if not 0 <= eta < 0.5:
+        raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
 
 
 def saved_policy(given: BeliefPolicy | str | Path, method: str) -> BeliefPolicy:
