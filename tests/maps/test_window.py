@@ -23,7 +23,7 @@ def small_maps_count_as_large(monkeypatch):
     monkeypatch.setattr("tasid.maps.planning.window._PAYS", 2)
     monkeypatch.setattr("tasid.maps.planning.backward._SMALL", 0)
     for module in ("robust_dp", "evaluation"):
-        monkeypatch.setattr(import_module(f"tasid.maps.{module}"), "worth_compiling", always)
+        monkeypatch.setattr(import_module(f"tasid.maps.planning.{module}"), "worth_compiling", always)
 
 
 def field(seed, *, size=40, more=3):
@@ -39,7 +39,7 @@ def field(seed, *, size=40, more=3):
 
 def without(monkeypatch):
     for name in ("robust_dp", "thrifty", "evaluation"):
-        module = import_module(f"tasid.maps.{name}")
+        module = import_module(f"tasid.maps.planning.{name}")
         monkeypatch.setattr(module, "windowed", lambda _, frontier: frontier)
 
 

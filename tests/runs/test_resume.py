@@ -21,6 +21,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from safetensors.numpy import load_file
 
 import tasid
+from probes import Cliff
 from tasid.baselines.by_name import Baseline
 from tasid.files.sole_writer import FolderBusy, sole_writer
 from tasid.learning.belief.method import BatchEnded
@@ -265,7 +266,7 @@ def test_commands_that_differ_from_those_on_record_are_an_error(tmp_path):
     over = np.array([False, False, True])
     journal.add(Played(data, np.array([1, 0], np.int32), seen, np.ones(2, np.float32), over))
     journal.flush()
-    target = Journaled(None, Journal(tmp_path))
+    target = Journaled(Cliff(horizon=2, traceable=False), Journal(tmp_path))
     state, first = target.reset(key[None])
     state, second, paid = target.step(state, np.array([1]), 0, key[None])
     assert (first[0, 0], second[0, 0], paid[0]) == (0, 1, 1)
