@@ -23,7 +23,9 @@ def small_maps_count_as_large(monkeypatch):
     monkeypatch.setattr("tasid.maps.planning.window._PAYS", 2)
     monkeypatch.setattr("tasid.maps.planning.backward._SMALL", 0)
     for module in ("robust_dp", "evaluation"):
-        monkeypatch.setattr(import_module(f"tasid.maps.planning.{module}"), "worth_compiling", always)
+        monkeypatch.setattr(
+            import_module(f"tasid.maps.planning.{module}"), "worth_compiling", always
+        )
 
 
 def field(seed, *, size=40, more=3):
