@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import platform
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tasid import __version__
 from tasid.baselines.by_name import Baseline, Paused, pause_arrays, paused_from, train_baseline
 from tasid.baselines.domain_randomization import FINE_TUNING
 from tasid.baselines.training import Callback, Checkpoint
 from tasid.checks.scoring import score
 from tasid.files import read_artifact, write_artifact
 from tasid.runs.journaled import on_record
-from tasid.runs.record import Run
+from tasid.runs.record import Run, versions
 from tasid.runs.unfinished import Notice, silent
 from tasid.targets.registry import open_world
 
@@ -141,10 +138,5 @@ def _asked(order: BaselineOrder, world: Any) -> dict[str, Any]:
         "baseline": order.baseline.describe(order.baseline.config_for(world)),
         "seed": order.seed,
         "evaluation_episodes": order.evaluation_episodes,
-        "versions": {
-            "tasid": __version__,
-            "python": platform.python_version(),
-            "jax": version("jax"),
-            "numpy": version("numpy"),
-        },
+        "versions": versions(),
     }

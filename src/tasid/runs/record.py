@@ -14,9 +14,11 @@ Figures and pages are made from these files alone.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid import __version__
 from tasid.files import (
     Artifact,
     ArtifactError,
@@ -170,3 +173,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{value!r} of type {type(value).__name__} is not JSON")
+
+
+def versions() -> dict[str, str]:
+    """Of what decides the figures."""
+    return {
+        "tasid": __version__,
+        "python": platform.python_version(),
+        "jax": version("jax"),
+        "numpy": version("numpy"),
+    }

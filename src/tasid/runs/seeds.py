@@ -29,7 +29,8 @@ from tasid.runs.executors.dispatch import Fraction, Task, Watcher, do_all
 from tasid.runs.executors.mirror import File, Mirror, files_of, write
 from tasid.runs.executors.protocol import USUAL, Executor, Line, Needs
 from tasid.runs.memory import bytes_of_learning
-from tasid.runs.train import Order, train, versions
+from tasid.runs.record import versions
+from tasid.runs.train import Order, train
 from tasid.runs.unfinished import ASKED, SUMMARY, partial_of, settle
 
 _SWEEP = "sweep.json"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from tasid import __version__
 from tasid.checks.certify import Certify, certify_return
 from tasid.checks.diagnosis import diagnose, start_purity
 from tasid.checks.limits import limit_of
@@ -21,7 +18,7 @@ from tasid.policies import BeliefPolicy
 from tasid.runs.events import Callback, Event
 from tasid.runs.journaled import on_record
 from tasid.runs.learn import Diagnostics, LearningResult, learn, saved_policy
-from tasid.runs.record import Run
+from tasid.runs.record import Run, versions
 from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import Notice, silent
 from tasid.targets import BlockMDP, Target
@@ -229,14 +226,4 @@ def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, A
         **({} if order.certify is None else {"certify": asdict(order.certify)}),
         **({} if came is None else {"from_policy": came}),
         "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of what decides the figures."""
-    return {
-        "tasid": __version__,
-        "python": platform.python_version(),
-        "jax": version("jax"),
-        "numpy": version("numpy"),
     }

@@ -11,8 +11,8 @@ from typing import Any
 from tasid.maps import AbstractSimulator
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn_log import learn_from_episodes
-from tasid.runs.record import Run
-from tasid.runs.train import reliability, versions
+from tasid.runs.record import Run, versions
+from tasid.runs.train import reliability
 
 _UNKNOWN = (
     "return_mean",
