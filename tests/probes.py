@@ -73,7 +73,6 @@ class Cliff(Target):
 
     num_actions = 2
     observation_shape = (1,)
-    ends_early = True
 
     def reset(self, keys):
         ended = jnp.zeros(keys.shape[0], bool)

@@ -59,7 +59,7 @@ class Target:
 
         @property
         def ends_early(self) -> bool:
-            """May episodes end before the horizon? Then `finished` tells which did."""
+            """May episodes end before the horizon? Those of targets that have `finished` may."""
 
         @property
         def num_envs(self) -> int | None:
@@ -75,6 +75,11 @@ class Target:
     else:
         simulator = environment = num_envs = elsewhere = None
         ends_early, retries = False, 0
+
+        def __init_subclass__(cls, **given: Any) -> None:
+            super().__init_subclass__(**given)
+            if "finished" in vars(cls) and "ends_early" not in vars(cls):
+                cls.ends_early = True
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """Start one episode per key [W]; give the first observations [W, …]."""

@@ -38,7 +38,6 @@ class GymTarget(Target):
     """
 
     traceable = False
-    ends_early = True
     horizon: int
     """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
     retries: int
