@@ -177,7 +177,10 @@ def _line(name: str, rows: Sequence[dict[str, Any]]) -> str:
     ratios = [row["ratio"] for row in rows]
     skills = [row["skill"] for row in rows if row["skill"] is not None]
     episodes = sorted({row["episodes"] for row in rows})
-    spent = f"{episodes[0]}" if len(episodes) == 1 else f"{episodes[0]} … {episodes[-1]}"
+    median = np.median([row["episodes"] for row in rows])
+    spent = f"{episodes[0]}"
+    if len(episodes) > 1:
+        spent += f" … {episodes[-1]}, median {median:.0f}"
     cells = [
         name,
         spent,

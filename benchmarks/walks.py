@@ -28,9 +28,9 @@ def walks(place=None, *, number=4, pause=0.0):
     return Experiment("walks", "Walks", jobs, walk)
 
 
-def walk(job: Job, desk: JobContext) -> None:
+def walk(job: Job, context: JobContext) -> None:
     (seed,) = job.seeds
-    log = desk.log(seed)
+    log = context.log(seed)
     kept = log.resume()
     place = float(seed) if kept is None else float(kept.arrays["place"])
     first = 0 if kept is None else int(kept.metadata["given"]["step"])
@@ -41,7 +41,7 @@ def walk(job: Job, desk: JobContext) -> None:
         if step % 2:
             log.keep({"place": np.array(place)}, step=step + 1)
         trouble(job, seed, step)
-        desk.tell((step + 1) / STEPS)
+        context.tell((step + 1) / STEPS)
         time.sleep(job.configuration["pause"])
     log.end(place=place)
     note(job, f"end-{seed}")

@@ -21,9 +21,9 @@ def counting(steps=6, *, fail_at=None, done=None):
             Job(f"walk-{size}-{i}", (seed,), {"start": i}, 1.0) for i in (0, 1) for seed in (3, 4)
         ]
 
-    def work(job: Job, desk: JobContext):
+    def work(job: Job, context: JobContext):
         (seed,) = job.seeds
-        log = desk.log(seed, note="a fact")
+        log = context.log(seed, note="a fact")
         kept = log.resume()
         place = float(job.configuration["start"]) if kept is None else float(kept.arrays["place"])
         first = 0 if kept is None else int(kept.metadata["given"]["step"])
@@ -36,7 +36,7 @@ def counting(steps=6, *, fail_at=None, done=None):
                 log.keep({"place": np.array(place)}, step=step + 1)
             if fail_at == (job.setting, seed, step):
                 raise RuntimeError("the power fails")
-            desk.tell((step + 1) / steps)
+            context.tell((step + 1) / steps)
         log.end(place=place)
 
     return Experiment("counting", "Counting", jobs, work)

@@ -23,9 +23,8 @@ from tasid.learning import METHODS
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
 from tasid.maps.planning.perturbation import checked_eta
-from tasid.policies.evaluate import oracle
 from tasid.targets import BlockMDP, Target
-from tasid.targets.target import check_seed, check_wrapped
+from tasid.targets.target import check_seed, check_wrapped, for_horizon
 
 _EPISODES = 160
 _ROUNDING = 1e-9
@@ -141,7 +140,7 @@ def _fitted(env: Target, sim: AbstractSimulator) -> tuple[Target | None, list[Fi
         return None, [problem("actions", text)]
     told = [fine("actions", f"{sim.num_actions} in both")]
     try:
-        target = oracle(env, sim.horizon)
+        target = for_horizon(env, sim.horizon)
     except ValueError as error:
         return None, [*told, problem("horizon", str(error))]
     if target.horizon != sim.horizon:

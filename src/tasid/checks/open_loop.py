@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.targets import Target
+from tasid.targets.rollout import stepper
 from tasid.targets.streams import BLIND
 from tasid.targets.target import episode_keys, refuse_failures, seed_key, unfinished
 
@@ -76,7 +77,7 @@ def _steps(
     """Before the first command and after each: observations, what was paid, what is over."""
     state, observations = target.reset(keys)
     yield 0, observations, None, _over(target, state, len(commands))
-    advance = _compiled if target.traceable else _advance
+    advance = stepper(target)
     for h in range(commands.shape[1]):
         actions = jnp.asarray(commands[:, h], jnp.int32)
         state, observations, paid = advance(target, state, actions, jnp.int32(h), keys)
@@ -86,10 +87,3 @@ def _steps(
 
 def _over(target: Target, state: Any, width: int) -> NDArray[np.bool_]:
     return ~np.asarray(unfinished(target, state, width))
-
-
-def _advance(target: Target, *taken: Any) -> tuple[Any, Any, Any]:
-    return target.step(*taken)
-
-
-_compiled = jax.jit(_advance)

@@ -9,18 +9,18 @@ if TYPE_CHECKING:
     from tasid.experiments.sweep import Experiment
 
 EXPERIMENTS = {
-    "combination-lock": ("tasid.experiments.lock.jobs", "EXPERIMENT"),
-    "minigrid-eta": ("tasid.experiments.grid.jobs", "BY_ETA"),
-    "minigrid-height": ("tasid.experiments.grid.jobs", "BY_HEIGHT"),
-    "building": ("tasid.experiments.building.jobs", "EXPERIMENT"),
+    "combination-lock": ("tasid.experiments.lock", "EXPERIMENT"),
+    "minigrid-eta": ("tasid.experiments.grid", "BY_ETA"),
+    "minigrid-height": ("tasid.experiments.grid", "BY_HEIGHT"),
+    "building": ("tasid.experiments.building", "EXPERIMENT"),
 }
-"""The module of every experiment, and its name there."""
+"""The folder of every experiment and its name in `jobs` there; `page` says what its page shows."""
 
 
 def experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
         raise ValueError(f"name: {name!r} is no experiment; there are: {', '.join(EXPERIMENTS)}")
-    module, attribute = EXPERIMENTS[name]
-    found: Experiment = getattr(importlib.import_module(module), attribute)
+    folder, attribute = EXPERIMENTS[name]
+    found: Experiment = getattr(importlib.import_module(f"{folder}.jobs"), attribute)
     return found

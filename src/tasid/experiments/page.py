@@ -13,19 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasid.experiments import EXPERIMENTS
 from tasid.experiments.records import Records
 from tasid.files import ArtifactError, write_bytes_atomically
 from tasid.report.figures.drawing import house_style, picture_bytes
 from tasid.report.pages.content import Content, panels, render
 from tasid.report.pages.template import PAGE_NAME
-
-CONTENTS = {
-    "combination-lock": "tasid.experiments.lock.page",
-    "minigrid-eta": "tasid.experiments.grid.page",
-    "minigrid-height": "tasid.experiments.grid.page",
-    "building": "tasid.experiments.building.page",
-}
-"""Every module has `content(records) → Content`."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +42,11 @@ def build_experiment_report(folder: str | Path) -> Built:
     """
     records = Records(folder)
     name = records.description().get("name")
-    if name not in CONTENTS:
+    if name not in EXPERIMENTS:
         raise ValueError(f"{folder}: records of {name!r}, which has no page in this version")
     try:
-        content: Content = importlib.import_module(CONTENTS[name]).content(records)
+        page_of = importlib.import_module(f"{EXPERIMENTS[name][0]}.page")
+        content: Content = page_of.content(records)
     except ArtifactError:
         raise
     except (KeyError, TypeError, ValueError) as error:

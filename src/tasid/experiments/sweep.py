@@ -76,7 +76,7 @@ class JobContext:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A named sweep. Its figures and tables are made from records alone, in `tasid.report`."""
+    """A named sweep. Its figures and tables are made from records alone, by the page beside it."""
 
     name: str
     title: str

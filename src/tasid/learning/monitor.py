@@ -16,12 +16,12 @@ from tasid.learning.paper.tasid import collect, grouped
 from tasid.learning.surprise import EtaEstimate, count_surprises
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.policies.decoder import WIDTH, Decoder, Tracked
-from tasid.policies.evaluate import check_fit, oracle
+from tasid.policies.evaluate import check_fit
 from tasid.policies.policy import Policy
 from tasid.targets.batches import episode_tables
 from tasid.targets.rollout import roll
 from tasid.targets.streams import CALIBRATION, MONITORING
-from tasid.targets.target import Target, episode_keys, seed_key
+from tasid.targets.target import Target, episode_keys, for_horizon, seed_key
 
 _BINS = 10
 
@@ -37,7 +37,7 @@ def estimate_eta(
         episodes: How many are played for it.
         seed: Draws them.
     """
-    target = oracle(env, policy.horizon)
+    target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     if isinstance(policy, BeliefPolicy):
         return found_at_work(policy, target, episodes=episodes, seed=seed).eta
@@ -88,7 +88,7 @@ def calibrate(
         episodes: How many are played for it.
         seed: Draws them.
     """
-    target = oracle(env, policy.horizon)
+    target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     if isinstance(policy, BeliefPolicy):
         return Calibration(*believed(policy, target, episodes=min(episodes, 512), seed=seed))

@@ -25,9 +25,9 @@ from tasid.maps import AbstractSimulator, RobustPlan, best_case_value, return_ra
 from tasid.policies.betting import Wager, lower_bound
 from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.decoder import WIDTH
-from tasid.policies.evaluate import Scorable, batch_returns, check_fit, oracle
+from tasid.policies.evaluate import Scorable, batch_returns, check_fit
 from tasid.targets.streams import CERTIFICATION
-from tasid.targets.target import Target, seed_key
+from tasid.targets.target import Target, for_horizon, seed_key
 
 _PART_OF_RANGE = 0.05
 """The ε that is asked for if none is given, as a part of the range of returns."""
@@ -60,7 +60,7 @@ def certification(
     """
     plan = _checked_plan(policy)
     _check_numbers(delta, epsilon, max_episodes, attempt)
-    target = oracle(env, policy.horizon)
+    target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     spent = delta / (attempt * (attempt + 1))
     scale = _Scale.of(plan.simulator)

@@ -70,7 +70,7 @@ def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int
     """
     if episodes < 1:
         raise ValueError(f"episodes: {episodes} is below 1")
-    target = oracle(env, policy.horizon)
+    target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     key = jax.random.fold_in(seed_key(seed), EVALUATION)
     arguments = policy.actor, key
@@ -86,11 +86,6 @@ def batch_returns(
     rows = range(episodes.start - first, episodes.stop - first)
     table = batch_tables(target, _returns, actor, phase_key, first, rows=rows, width=WIDTH)
     return np.asarray(table, np.float64)
-
-
-def oracle(env: Target, horizon: int) -> Target:
-    """The target of an environment, with the policy's horizon where it leaves that open."""
-    return for_horizon(env, horizon)
 
 
 def check_fit(policy: Scorable, target: Target) -> None:

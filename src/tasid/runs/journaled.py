@@ -85,6 +85,7 @@ class Journaled(Target):
     observation_shape: tuple[int, ...]
     ends_early: bool
     environment: Mapping[str, Any] | None
+    simulator: AbstractSimulator | None
     num_envs: int | None
     retries: int
     elsewhere: Any
@@ -95,6 +96,7 @@ class Journaled(Target):
         self.num_actions, self.horizon = target.num_actions, target.horizon
         self.observation_shape = target.observation_shape
         self.ends_early, self.environment = target.ends_early, target.environment
+        self.simulator = target.simulator
         self.num_envs, self.retries = target.num_envs, target.retries
         inner = target.elsewhere
         self.elsewhere = None if inner is None else _Elsewhere(target, inner, journal)

@@ -25,7 +25,6 @@ from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.symmetry import labelled_symmetries
 from tasid.policies import BeliefPolicy, Policy
-from tasid.policies.evaluate import oracle
 from tasid.policies.files import load
 from tasid.runs.events import Callback
 from tasid.runs.fits_on_record import FitsOnRecord
@@ -35,7 +34,7 @@ from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
 from tasid.targets import Target
-from tasid.targets.target import check_wrapped
+from tasid.targets.target import check_wrapped, for_horizon
 
 Episodes = int | Literal["auto"] | StartCounts
 
@@ -177,7 +176,7 @@ def learn(
         _map_of(world, given)
         for world, given in zip(worlds, _one_each("simulator", simulator, len(group)), strict=True)
     ]
-    targets = [oracle(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
+    targets = [for_horizon(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
         _check_match(one, sim)
         if isinstance(episodes, int):

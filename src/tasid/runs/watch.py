@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 from tasid.policies import BeliefPolicy, Policy
 from tasid.policies.belief_policy import BeliefAgent
 from tasid.policies.decoder import WIDTH
-from tasid.policies.evaluate import check_fit, oracle
+from tasid.policies.evaluate import check_fit
 from tasid.targets import BlockMDP, Latent, Target
+from tasid.targets.rollout import stepper
 from tasid.targets.streams import EVALUATION
-from tasid.targets.target import episode_keys, seed_key
+from tasid.targets.target import episode_keys, for_horizon, seed_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def watch_episode(
         raise ValueError(f"carried_after: {carried_after} is outside 1 … {policy.horizon - 1}")
     if carried_after is not None and not isinstance(env, BlockMDP):
         raise ValueError("carried_after: only in environments of ours can somebody be carried away")
-    target = oracle(env, policy.horizon)
+    target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     # Compiled targets run at the width of an evaluation, because float32 rounds by width.
     first, slot = (episode - episode % WIDTH, episode % WIDTH) if target.traceable else (episode, 0)
@@ -131,7 +131,7 @@ def watch_episode(
         policy.agent() if isinstance(policy, BeliefPolicy) else policy.agent(slot=episode % WIDTH)
     )
     state, seen = target.reset(keys)
-    advance = jax.jit(_advance) if target.traceable else _advance
+    advance = stepper(target)
     rows, beliefs = [], []
     for h in range(target.horizon):
         x = np.asarray(seen[slot])
@@ -158,10 +158,6 @@ def watch_episode(
         beliefs=tuple(beliefs) if beliefs else None,
         carried_after=carried_after,
     )
-
-
-def _advance(target: Target, *taken: Any) -> tuple[Any, Any, Any]:
-    return target.step(*taken)
 
 
 def _elsewhere(policy: BeliefPolicy | Policy, seed: int, episode: int) -> int:

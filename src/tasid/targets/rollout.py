@@ -72,6 +72,18 @@ def _act(
 _start_compiled, _act_compiled = jax.jit(_start), jax.jit(_act)
 
 
+def stepper(target: Target) -> Callable[..., tuple[State, jax.Array, jax.Array]]:
+    """`target.step` as a function of the target too, compiled where that can be: no actor."""
+    return _step_compiled if target.traceable else _step
+
+
+def _step(target: Target, *given: Any) -> tuple[State, jax.Array, jax.Array]:
+    return target.step(*given)
+
+
+_step_compiled = jax.jit(_step)
+
+
 def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:
     """Follow the actor for `steps` steps, a number that compiled code may learn at run time."""
 

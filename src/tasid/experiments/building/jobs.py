@@ -78,17 +78,17 @@ def jobs(size: str) -> list[Job]:
     ]
 
 
-def work(job: Job, desk: JobContext) -> None:
+def work(job: Job, context: JobContext) -> None:
     """Learn, score, and put it beside the plans that know where they are."""
     asked, (seed,) = job.configuration, job.seeds
     options: dict[str, Any] = {name: asked[name] for name in ("sensor", "starts", "map")}
     env = make("building", eta=ETA, seed=seed, **options)
-    log = desk.log(seed, planned_eta=ETA)
+    log = context.log(seed, planned_eta=ETA)
     log.resume()
     started = time.perf_counter()
 
     def tell(event: BatchEnded) -> None:
-        desk.tell(0.9 * event.episodes / asked["episodes"])
+        context.tell(0.9 * event.episodes / asked["episodes"])
 
     result = learn(env, eta=ETA, episodes=asked["episodes"], seed=seed, callbacks=[tell])
     seconds = time.perf_counter() - started

@@ -77,7 +77,7 @@ def jobs(size: str, *, against: str) -> list[Job]:
     ]
 
 
-def work(job: Job, desk: JobContext) -> None:
+def work(job: Job, context: JobContext) -> None:
     """Learn, score, and put it beside what others earn in that very target."""
     asked, (seed,) = job.configuration, job.seeds
     env = make(
@@ -88,12 +88,12 @@ def work(job: Job, desk: JobContext) -> None:
         seed=seed,
     )
     planned = min(asked["eta"], _MOST_PLANNED)
-    log = desk.log(seed, planned_eta=planned)
+    log = context.log(seed, planned_eta=planned)
     log.resume()
     started = time.perf_counter()
 
     def tell(event: BatchEnded) -> None:
-        desk.tell(0.9 * event.episodes / asked["episodes"])
+        context.tell(0.9 * event.episodes / asked["episodes"])
 
     result = learn(
         env,

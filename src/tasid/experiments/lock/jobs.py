@@ -155,14 +155,14 @@ def _tasid_jobs(what: LockSize, horizon: int) -> list[Job]:
 # ---------------------------------------------------------------- one job
 
 
-def work(job: Job, desk: JobContext) -> None:
+def work(job: Job, context: JobContext) -> None:
     """Do one job."""
     if job.configuration["algorithm"] != "tasid":
-        _work_baseline(job, desk)
+        _work_baseline(job, context)
     elif job.configuration["method"] == "belief":
-        _work_belief(job, desk)
+        _work_belief(job, context)
     else:
-        _work_paper(job, desk)
+        _work_paper(job, context)
 
 
 def _world(job: Job, seed: int) -> tuple[BlockMDP, float]:
@@ -175,7 +175,7 @@ def _world(job: Job, seed: int) -> tuple[BlockMDP, float]:
 class _Recorder:
     """Writes the checkpoints of a baseline down."""
 
-    desk: JobContext
+    context: JobContext
     log: ToldLog
     baseline: Baseline
     solved: Callable[[Checkpoint], bool]
@@ -198,7 +198,7 @@ class _Recorder:
         try:
             if time.monotonic() - self.kept > _KEEP_SECONDS:
                 self._keep(here)
-            self.desk.tell(self._fraction(here.episodes, target))
+            self.context.tell(self._fraction(here.episodes, target))
         except Interrupted:
             self._keep(here)
             raise
@@ -213,12 +213,12 @@ class _Recorder:
         return ((before if target else 0) + episodes) / total
 
 
-def _work_baseline(job: Job, desk: JobContext) -> None:
+def _work_baseline(job: Job, context: JobContext) -> None:
     (seed,) = job.seeds
     env, value = _world(job, seed)
     names = asdict(Baseline("ppo")).keys()
     baseline = Baseline(**{name: job.configuration[name] for name in names})
-    log = desk.log(seed, robust_value=value)
+    log = context.log(seed, robust_value=value)
     kept = log.resume()
     paused = None
     if kept is not None:
@@ -234,22 +234,22 @@ def _work_baseline(job: Job, desk: JobContext) -> None:
         seed=seed,
         paused=paused,
         stop=solved,
-        callbacks=[_Recorder(desk, log, baseline, solved)],
+        callbacks=[_Recorder(context, log, baseline, solved)],
     )
     log.end(solved=trained.stopped, episodes=trained.episodes)
 
 
-def _work_belief(job: Job, desk: JobContext) -> None:
+def _work_belief(job: Job, context: JobContext) -> None:
     """Learn from every n of the grid in turn, until the policy solves the lock."""
     (seed,), grid = job.seeds, job.configuration["episodes"]
     env, value = _world(job, seed)
-    log = desk.log(seed, robust_value=value)
+    log = context.log(seed, robust_value=value)
     log.resume()
     spent, solved = 0, False
     for episodes in grid:
 
         def tell(event: BatchEnded, spent: int = spent) -> None:
-            desk.tell((spent + event.episodes) / (sum(grid) + 1))
+            context.tell((spent + event.episodes) / (sum(grid) + 1))
 
         started = time.perf_counter()
         result = learn(env, eta=ETA, episodes=episodes, seed=seed, callbacks=[tell])
@@ -260,16 +260,16 @@ def _work_belief(job: Job, desk: JobContext) -> None:
     for batch in result.diagnostics.batches:  # of the last n: the way there
         _trained(log, batch.episodes, batch.return_mean)
     log.end(solved=solved, episodes=result.episodes)
-    desk.tell(1.0)
+    context.tell(1.0)
 
 
-def _work_paper(job: Job, desk: JobContext) -> None:
+def _work_paper(job: Job, context: JobContext) -> None:
     seeds = list(job.seeds)
     worlds = [_world(job, seed) for seed in seeds]
 
     def tell(event: Event) -> None:
         if isinstance(event, StepEnded):
-            desk.tell(0.8 * (event.step + 1) / event.steps)
+            context.tell(0.8 * (event.step + 1) / event.steps)
 
     started = time.perf_counter()
     results = learn(
@@ -282,13 +282,13 @@ def _work_paper(job: Job, desk: JobContext) -> None:
     )
     seconds = (time.perf_counter() - started) / len(seeds)
     for (env, value), seed, result in zip(worlds, seeds, results, strict=True):
-        log = desk.log(seed, robust_value=value)
+        log = context.log(seed, robust_value=value)
         log.resume()
         _record_steps(log, env, result, seed)
         solved = _evaluated(job, log, env, value, result, seed, seconds)
         log.end(solved=solved, episodes=result.episodes)
-        desk.tell(0.8)
-    desk.tell(1.0)
+        context.tell(0.8)
+    context.tell(1.0)
 
 
 def _record_steps(log: ToldLog, env: BlockMDP, result: LearningResult, seed: int) -> None:
