@@ -7,8 +7,9 @@ where an episode begins. The *informed* filter is the same one, shown 32 observa
 with its name: nearly all there is to know from the sensor. `kidnapped` carries the robot, at a
 random step, to a pose that learning has seen five times or more. `amcl` plays the episodes of the
 evaluation by Monte Carlo localisation with the true sensor. `door` has a door closed that is open
-on the map, `no-door` none. One Markdown row a setting and a map; with `--out`, one JSON line a run
-as well.
+on the map, `no-door` none; `door-log` and `no-door-log` ask a log for it, of 150 episodes that a
+policy learned while the door was open. One Markdown row a setting and a map; with `--out`, one JSON
+line a run as well.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ import tasid
 from benchmarks.followed import follow
 from benchmarks.kidnapping import informed, kidnapped
 from benchmarks.particles import MonteCarlo
+from tasid.learning.surprise import MapFault
 from tasid.runs.learn import LearningResult
+from tasid.runs.recording import record_episodes
 from tasid.targets import BlockMDP
 
 ETA = 0.1
 _FOUND_WITHIN = 15
 """Steps after which a robot that was carried away should know its cell again."""
+_LOGGED = 150
+"""Episodes of a log."""
 Row = dict[str, Any]
 
 
@@ -44,6 +49,8 @@ class Setting:
     episodes: int
     measure: Callable[[BlockMDP, LearningResult, int, int], Row]
     options: dict[str, Any] = field(default_factory=dict)
+    later: dict[str, Any] = field(default_factory=dict)
+    """What is different when it is measured."""
 
 
 def earnings(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
@@ -97,10 +104,21 @@ def beside_amcl(env: BlockMDP, result: LearningResult, seed: int, episodes: int)
 def named_errors(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
     """Map errors that were named, and how many of them are real."""
     del seed, episodes
+    return _named(env, result.diagnostics.map_errors)
+
+
+def named_from_log(env: BlockMDP, result: LearningResult, seed: int, episodes: int) -> Row:
+    """The same, by a log of the learned policy in the same building on another day."""
+    del episodes
+    log = record_episodes(env, result.policy, episodes=_LOGGED, explore=0.05, seed=seed)
+    found = tasid.learn_from_episodes(log, env.simulator, eta=ETA)
+    return {"logged": _LOGGED} | _named(env, found.diagnostics.map_errors)
+
+
+def _named(env: BlockMDP, errors: Sequence[MapFault]) -> Row:
     sim, truth = env.simulator, env.latent.world.simulator
     wrong = sim.successor != truth.successor
     index = {label: i for i, label in enumerate(sim.states)}
-    errors = result.diagnostics.map_errors
     right = sum(bool(wrong[index[one.state], one.action]) for one in errors)
     return {"ratio": float(right > 0), "right": right, "false": len(errors) - right}
 
@@ -116,6 +134,8 @@ SETTINGS = {
     "amcl": Setting(200, beside_amcl),
     "door": Setting(200, named_errors, {"closed_doors": 1}),
     "no-door": Setting(200, named_errors),
+    "door-log": Setting(200, named_from_log, later={"closed_doors": 1}),
+    "no-door-log": Setting(200, named_from_log),
 }
 
 
@@ -152,8 +172,10 @@ def _print_recorded(path: Path) -> None:
 def measured(name: str, seed: int, where: str | None, episodes: int) -> Row:
     """Learn once, or take what was learned in the same building, and measure."""
     setting = SETTINGS[name]
-    given = json.dumps({"map": where, "seed": seed, **setting.options})
-    env, result, seconds = _learned(given, setting.episodes)
+    options = {"map": where, "seed": seed, **setting.options}
+    env, result, seconds = _learned(json.dumps(options), setting.episodes)
+    if setting.later:
+        env = tasid.make("building", eta=ETA, **options, **setting.later)
     found = setting.measure(env, result, seed, episodes)
     shape = {"poses": env.simulator.num_states, "horizon": env.simulator.horizon}
     return {"episodes": result.episodes, "seconds": seconds, **shape, **found}
