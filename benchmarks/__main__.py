@@ -26,6 +26,7 @@ from benchmarks import (
     solving,
     start_up,
     state_space,
+    tables,
     torture,
     wrapped_lock,
 )
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "frontier": frontier,
     "scale": scale,
     "torture": torture,
+    "tables": tables,
 }
 
 

@@ -4,7 +4,7 @@
 
 Every episode that touched the target is counted. Evaluations take as many episodes as a standard
 error of 0.5 % of the robust value asks for. One Markdown row a setting; with `--out`, one JSON line
-a run as well.
+a run as well, of which `--read` prints the rows again and `--brief` a shorter table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import resource
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,45 @@ def _settings() -> dict[str, Setting]:
 
 
 SETTINGS = _settings()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Settings that make one row of the short table."""
+
+    title: str
+    settings: tuple[str, ...]
+    paper: str = "–"
+    """Episodes in the paper's tables."""
+
+
+def _named(beginning: str) -> tuple[str, ...]:
+    return tuple(name for name in SETTINGS if name.startswith(beginning))
+
+
+GROUPS = (
+    Group("lock, 10 steps", ("lock-H10",), "11 000"),
+    Group("lock, 20 steps", ("lock-H20",), "48 000"),
+    Group("lock, 40 steps", ("lock-H40",), "393 000"),
+    Group("lock, 100 steps", ("lock-H100",)),
+    Group("lock, 400 steps, η = 0.02", ("lock-H400",)),
+    Group(
+        "lock: 4 or 25 actions, η = 0.3, Bernoulli observations, two more layers",
+        ("lock-A4", "lock-A25", "lock-eta0.3", "lock-bernoulli", "lock-depth2"),
+    ),
+    Group("lock, 2 to 8 starts in one room", _named("lock-layer0")),
+    Group("lock, 2 to 8 starts, a copy each", _named("lock-copies")),
+    Group("lava crossing in noisy pictures", ("lava-eta0.1",), "500 000"),
+    Group("lava crossing, η = 0.2", ("lava-eta0.2",)),
+    Group("lava crossing, η = 0.3", ("lava-eta0.3",)),
+    Group("lava crossing, η = 0.4", ("lava-eta0.4",)),
+    Group("lava crossing, 10 to 100 rows or 16 columns", (*_named("lava-height"), "lava-width16")),
+    Group("lava crossing, one of four docks", ("lava-docks4",)),
+    Group("coloured maps, 37 to 15 600 states", tuple(f"coloured-{3 * 10**k}" for k in range(4))),
+    Group("coloured map, 48 600 states", ("coloured-12000",)),
+    Group("FrozenLake 4×4, success 0.8, pictures", ("lake-4x4-pictures",)),
+    Group("FrozenLake 8×8, success 0.8, numbers of states", ("lake-8x8-numbers",)),
+)
 _HEADER = (
     "| setting | episodes | ratio median | lowest | ≥ 0.95 | skill median | seconds | ratios |\n"
     "|---|---|---|---|---|---|---|---|"
@@ -110,7 +149,8 @@ def run(arguments: Sequence[str]) -> None:
     """Print a Markdown table."""
     options = _parse(arguments)
     if options.read is not None:
-        _print_recorded(options.read)
+        text = brief(options.read) if options.brief else recorded(options.read)
+        print(text)
         return
     print(_HEADER, flush=True)
     for name in options.settings:
@@ -125,16 +165,57 @@ def run(arguments: Sequence[str]) -> None:
         print(_line(name, rows), flush=True)
 
 
-def _print_recorded(path: Path) -> None:
+def recorded(path: Path) -> str:
     """The tables of runs on record: first with given numbers of episodes, then with `--auto`."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = _rows(path)
+    tables = []
     for auto in (False, True):
-        named = [one for one in SETTINGS if any(_is(row, one, auto) for row in rows)]
-        if named:
-            print(_HEADER)
-        for one in named:
-            print(_line(one, [row for row in rows if _is(row, one, auto)]))
-        print()
+        those = {one: [row for row in rows if _is(row, one, auto)] for one in SETTINGS}
+        lines = [_line(one, found) for one, found in those.items() if found]
+        tables.append("\n".join([_HEADER, *lines]))
+    return "\n\n".join(tables)
+
+
+def brief(path: Path) -> str:
+    """Runs on record in one table, settings that are alike in one row."""
+    rows = _rows(path)
+    header = (
+        "| setting | the paper's episodes | episodes | ratio | ≥ 0.95 | skill "
+        "| episodes by `auto` | ratio | ≥ 0.95 |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    return "\n".join([header, *(_group_line(group, rows) for group in GROUPS)])
+
+
+def _group_line(group: Group, rows: Sequence[dict[str, Any]]) -> str:
+    cells = [group.title, group.paper]
+    for auto in (False, True):
+        those = [[row for row in rows if _is(row, one, auto)] for one in group.settings]
+        ran = [found for found in those if found]
+        if not ran:
+            cells += ["–"] * (3 if auto else 4)
+            continue
+        flat = [row for found in ran for row in found]
+        spent = sorted(row["episodes"] for row in flat)
+        middle = f"{np.median(spent):.0f} ({spent[0]:,} … {spent[-1]:,})" if auto else ""
+        given = _range(f"{n:,}" for n in (spent[0], spent[-1]))
+        cells.append((middle or given).replace(",", "\u202f"))
+        medians = sorted(np.median([row["ratio"] for row in found]) for found in ran)
+        lowest = min(row["ratio"] for row in flat)
+        cells.append(f"{_range(f'{one:.3f}' for one in (medians[0], medians[-1]))} ({lowest:.3f})")
+        cells.append(f"{sum(row['ratio'] >= 0.95 for row in flat)} of {len(flat)}")
+        if not auto:
+            skills = sorted(np.median([row["skill"] for row in found]) for found in ran)
+            cells.append(_range(f"{one:.3f}" for one in (skills[0], skills[-1])))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _range(ends: Iterable[str]) -> str:
+    """From the first to the last, or one of them if they are the same."""
+    return " … ".join(dict.fromkeys(ends))
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def _is(row: dict[str, Any], setting: str, auto: bool) -> bool:
@@ -204,5 +285,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(300, 310)))
     parser.add_argument("--auto", action="store_true", help="let evidence decide the episodes")
     parser.add_argument("--read", type=Path, help="print what such a file holds, run nothing")
+    parser.add_argument(
+        "--brief", action="store_true", help="with --read, like settings in one row"
+    )
     parser.add_argument("--out", type=Path, help="append one JSON line a run to this file")
     return parser.parse_args(arguments)

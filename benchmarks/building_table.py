@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,7 @@ Row = dict[str, Any]
 class Setting:
     """A building, how many episodes it may take, and what is measured in it."""
 
+    title: str
     episodes: int
     measure: Callable[[BlockMDP, LearningResult, int, int], Row]
     options: dict[str, Any] = field(default_factory=dict)
@@ -124,29 +125,50 @@ def _named(env: BlockMDP, errors: Sequence[MapFault]) -> Row:
 
 
 SETTINGS = {
-    "dock-lidar": Setting(200, earnings),
-    "dock-camera": Setting(300, earnings, {"sensor": "camera"}),
-    "docks5-lidar": Setting(300, beside_informed, {"starts": 5}),
-    "docks5-camera": Setting(300, beside_informed, {"starts": 5, "sensor": "camera"}),
-    "anywhere-lidar": Setting(600, beside_informed, {"starts": "anywhere"}),
-    "anywhere-camera": Setting(600, beside_informed, {"starts": "anywhere", "sensor": "camera"}),
-    "kidnapped": Setting(200, carried_away),
-    "amcl": Setting(200, beside_amcl),
-    "door": Setting(200, named_errors, {"closed_doors": 1}),
-    "no-door": Setting(200, named_errors),
-    "door-log": Setting(200, named_from_log, later={"closed_doors": 1}),
-    "no-door-log": Setting(200, named_from_log),
+    "dock-lidar": Setting("one dock: ratio", 200, earnings),
+    "dock-camera": Setting("one dock, camera: ratio", 300, earnings, {"sensor": "camera"}),
+    "docks5-lidar": Setting(
+        "five docks, not told which: ratio", 300, beside_informed, {"starts": 5}
+    ),
+    "docks5-camera": Setting(
+        "five docks, not told which, camera: ratio",
+        300,
+        beside_informed,
+        {"starts": 5, "sensor": "camera"},
+    ),
+    "anywhere-lidar": Setting(
+        "a start anywhere: ratio", 600, beside_informed, {"starts": "anywhere"}
+    ),
+    "anywhere-camera": Setting(
+        "a start anywhere, camera: ratio",
+        600,
+        beside_informed,
+        {"starts": "anywhere", "sensor": "camera"},
+    ),
+    "kidnapped": Setting("kidnapped: found where the informed filter does", 200, carried_away),
+    "amcl": Setting(
+        "success, less that of Monte Carlo localisation with the true sensor", 200, beside_amcl
+    ),
+    "door": Setting("a closed door: named", 200, named_errors, {"closed_doors": 1}),
+    "no-door": Setting("no closed door: named all the same", 200, named_errors),
+    "door-log": Setting(
+        "a closed door, from a log: named", 200, named_from_log, later={"closed_doors": 1}
+    ),
+    "no-door-log": Setting("no closed door, from a log: named all the same", 200, named_from_log),
 }
+_HEADER = (
+    "| setting | map | seeds | episodes | median | lowest | seconds | each |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 
 
 def run(arguments: Sequence[str]) -> None:
     """Print a Markdown table."""
     options = _parse(arguments)
-    print("| setting | map | seeds | episodes | median | lowest | seconds | each |")
-    print("|---|---|---|---|---|---|---|---|", flush=True)
     if options.read is not None:
-        _print_recorded(options.read)
+        print(brief(options.read) if options.brief else recorded(options.read))
         return
+    print(_HEADER, flush=True)
     place = "shipped floor" if options.map is None else Path(options.map).stem
     for name in options.settings:
         rows = []
@@ -160,13 +182,37 @@ def run(arguments: Sequence[str]) -> None:
         print(_line(name, place, rows), flush=True)
 
 
-def _print_recorded(path: Path) -> None:
+def recorded(path: Path) -> str:
+    """The table of runs on record."""
+    lines = [_line(name, place, rows) for name, place, rows in _on_record(path)]
+    return "\n".join([_HEADER, *lines])
+
+
+def brief(path: Path) -> str:
+    """The same in words, without what single runs said."""
+    header = "| what | map | poses | episodes | seeds | median | lowest |\n" + "|---" * 7 + "|"
+    return "\n".join([header, *(_short_line(*one) for one in _on_record(path))])
+
+
+def _short_line(name: str, place: str, rows: Sequence[Row]) -> str:
+    poses, spent = rows[0]["poses"], max(row["episodes"] for row in rows)
+    middle, lowest = (f"{of([row['ratio'] for row in rows]):.3f}" for of in (np.median, min))
+    if "false" in rows[0]:
+        right, wrong = (sum(row[key] > 0 for row in rows) for key in ("right", "false"))
+        middle, lowest = f"{right} of {len(rows)}", f"{wrong} with a false one"
+    seeds = sorted(row["seed"] for row in rows)
+    ends = f"{len(seeds)} ({seeds[0]} … {seeds[-1]})" if len(seeds) > 1 else f"1 ({seeds[0]})"
+    cells = [SETTINGS[name].title, place, f"{poses:,}".replace(",", "\u202f"), str(spent), ends]
+    return "| " + " | ".join([*cells, middle, lowest]) + " |"
+
+
+def _on_record(path: Path) -> Iterator[tuple[str, str, list[Row]]]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for name in SETTINGS:
         for place in sorted({row["map"] for row in rows}):
             those = [row for row in rows if (row["setting"], row["map"]) == (name, place)]
             if those:
-                print(_line(name, place, sorted(those, key=lambda row: row["seed"])))
+                yield name, place, sorted(those, key=lambda row: row["seed"])
 
 
 def measured(name: str, seed: int, where: str | None, episodes: int) -> Row:
@@ -218,5 +264,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--map", default=None, help="a ROS map (.yaml); our own floor if not given")
     parser.add_argument("--episodes", type=int, default=1_024, help="to evaluate on")
     parser.add_argument("--read", type=Path, help="print what such a file holds, run nothing")
+    parser.add_argument("--brief", action="store_true", help="with --read, a shorter table")
     parser.add_argument("--out", type=Path, help="append one JSON line a run to this file")
     return parser.parse_args(arguments)
