@@ -95,6 +95,14 @@ def _follow(
     target: Any, actor: Any, final: jax.Array, keys: jax.Array, when: jax.Array, where: jax.Array
 ) -> tuple[jax.Array, ...]:
     def step(carry: Any, h: jax.Array) -> tuple[Any, Any]:
+        return jax.lax.cond(final[carry[0]].all(), over, on_the_way, carry, h)
+
+    def over(carry: Any, h: jax.Array) -> tuple[Any, Any]:
+        state = carry[0]
+        told = state, state.astype(jnp.int32), jnp.zeros(state.size), jnp.zeros(state.size, bool)
+        return carry, told
+
+    def on_the_way(carry: Any, h: jax.Array) -> tuple[Any, Any]:
         state, seen, memory, total = carry
         moved = (h == when) & ~final[state]
         there = target._seen(where, keys, _THERE + h, target._episodes(keys))
@@ -102,7 +110,8 @@ def _follow(
         state = jnp.where(moved, where, state).astype(state.dtype)
         memory, actions = actor.act(memory, seen, h)
         later, looks, rewards = target.step(state, actions, h, keys)
-        told = state, _likeliest(actor, memory, h), _doubt(actor, memory), ~final[state]
+        held = _likeliest(actor, memory, h).astype(jnp.int32)
+        told = state, held, _doubt(actor, memory), ~final[state]
         return (later, looks, memory, total + rewards), told
 
     state, seen = target.reset(keys)

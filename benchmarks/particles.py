@@ -1,8 +1,9 @@
 """Monte Carlo localisation as robots do it today, acting by the same plan: a peer, not a part.
 
 It is told what the belief method has to learn: the laser's position, its noise, the map at full
-resolution, how far the robot stands from the middle of its cell. Weights are those of AMCL's
-likelihood field; when recent ones fall behind older ones, particles are drawn anew (augmented MCL).
+resolution, how far the robot stands from the middle of its cell. Weights are those of a likelihood
+field. With `recovers`, particles are drawn anew when recent weights fall behind older ones, as AMCL
+does if it is asked to (augmented MCL, with the sum of cubes that AMCL keeps for it).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Cloud(NamedTuple):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["successor", "docks", "free", "field", "advantage", "whereabouts"],
-    meta_fields=["particles", "eta", "limit", "beams"],
+    meta_fields=["particles", "eta", "limit", "beams", "recovers"],
 )
 @dataclass(frozen=True)
 class MonteCarlo:
@@ -61,23 +62,27 @@ class MonteCarlo:
     free: jax.Array
     """States that new particles are drawn from."""
     field: jax.Array
-    """Metres to what is solid, for each pixel."""
+    """ln p(a beam that ends there), for each pixel."""
     advantage: jax.Array
     whereabouts: Whereabouts
     particles: int
     eta: float
     limit: float
     beams: int
+    recovers: bool
 
     @classmethod
-    def of(cls, env: BlockMDP, plan: RobustPlan, *, particles: int) -> MonteCarlo:
+    def of(
+        cls, env: BlockMDP, plan: RobustPlan, *, particles: int, recovers: bool = False
+    ) -> MonteCarlo:
         """For a building with a lidar."""
         lidar, sim = env.target.emission, env.simulator
         chain = Chain.of(sim)
         assert not chain.layered
         assert chain.num_slots == sim.num_states
         solid = np.asarray(lidar.whereabouts.rays.table)[..., 0] == 0
-        field = ndimage.distance_transform_edt(~solid) * lidar.whereabouts.pixel
+        off = ndimage.distance_transform_edt(~solid) * lidar.whereabouts.pixel / _SIGMA
+        field = np.log(_HIT * np.exp(-0.5 * off**2) + _RANDOM / lidar.limit)
         return cls(
             successor=jnp.asarray(sim.successor, jnp.int32),
             docks=jnp.asarray(sim.starts, jnp.int32),
@@ -89,6 +94,7 @@ class MonteCarlo:
             eta=plan.eta,
             limit=lidar.limit,
             beams=lidar.beams,
+            recovers=recovers,
         )
 
     def start(self, observations: jax.Array) -> Cloud:
@@ -113,13 +119,12 @@ class MonteCarlo:
         keys = jax.random.split(jax.random.fold_in(seed_key(1), h), (rows, 5))
         moved = jax.vmap(self._moved)(keys[:, 0], cloud.states, cloud.commands)
         states = jnp.where(h == 0, cloud.states, moved)
-        logs = jax.vmap(self._log_weights)(keys[:, 1], states, observations)
-        # Weights as means over beams, as AMCL keeps them: products would hang on single beams.
-        mean = jnp.exp(logs).mean(axis=1)
+        logs, cubes = jax.vmap(self._weights)(keys[:, 1], states, observations)
+        mean = cubes.mean(axis=1)
         first = cloud.slow == 0
         slow = jnp.where(first, mean, cloud.slow + _SLOW * (mean - cloud.slow))
         fast = jnp.where(first, mean, cloud.fast + _FAST * (mean - cloud.fast))
-        anew = jnp.maximum(0.0, 1.0 - fast / slow)
+        anew = jnp.maximum(0.0, 1.0 - fast / slow) * self.recovers
         states = jax.vmap(self._drawn)(keys[:, 2], keys[:, 3], keys[:, 4], states, logs, anew)
         worth = self.advantage[h][states].mean(axis=1)
         commands = worth.argmax(axis=1).astype(jnp.int32)
@@ -132,7 +137,10 @@ class MonteCarlo:
         happened = jnp.where(jax.random.uniform(slips, states.shape) < self.eta, other, command)
         return self.successor[states, happened]
 
-    def _log_weights(self, key: jax.Array, states: jax.Array, scan: jax.Array) -> jax.Array:
+    def _weights(
+        self, key: jax.Array, states: jax.Array, scan: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """The logarithms, and those that AMCL compares over time, [P] each."""
         bits = jax.random.bits(key, (self.particles, DRAWS))
         stand = jax.vmap(self.whereabouts.stand)(bits, states)
         angle = 2 * np.pi * np.arange(0, self.beams, _EVERY) / self.beams
@@ -148,12 +156,12 @@ class MonteCarlo:
         high, wide = self.field.shape
         row = jnp.clip(jnp.floor(y).astype(jnp.int32), 0, high - 1)
         column = jnp.clip(jnp.floor(x).astype(jnp.int32), 0, wide - 1)
-        off = self.field[row, column] / _SIGMA
-        fits = _HIT * jnp.exp(-0.5 * off * off) + _RANDOM / self.limit
         used = (ranges > 0) & (ranges < self.limit)
-        return jnp.where(used[None], jnp.log(fits), 0.0).sum(axis=1) * (
-            _BEAMS / jnp.maximum(used.sum(), 1)
-        )
+        fits = self.field[row, column]
+        logs = jnp.where(used[None], fits, 0.0).sum(axis=1) * (_BEAMS / jnp.maximum(used.sum(), 1))
+        if not self.recovers:
+            return logs, jnp.ones(self.particles)
+        return logs, 1.0 + jnp.where(used[None], jnp.exp(3 * fits), 0.0).sum(axis=1)
 
     def _drawn(
         self, turn: Any, fresh: Any, where: Any, states: jax.Array, logs: jax.Array, anew: jax.Array
