@@ -33,7 +33,7 @@ from tasid.runs.fits_on_record import FitsOnRecord
 from tasid.runs.journal import Journal, Played
 from tasid.runs.journaled import Journaled, RunDiffers
 from tasid.runs.train import Order, train
-from tasid.runs.unfinished import how_to_go_on
+from tasid.runs.unfinished import how_to_go_on, partial_of
 
 NAME, WAVE = "gym:FrozenLake-v1", 4
 OPTIONS = {"success_rate": 0.9, "num_envs": WAVE}
@@ -116,6 +116,23 @@ def test_a_killed_run_goes_on_and_asks_the_target_nothing_twice(tmp_path, monkey
     assert kept + meter.resets.total() == whole.total()
     same_bytes(tmp_path / "whole", folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "whole"]
+
+
+@pytest.mark.parametrize("kind", ["belief", "ppo"])
+def test_a_run_killed_just_before_it_was_in_its_place_is_put_there(tmp_path, monkeypatch, kind):
+    meter, folder = Meter(monkeypatch), tmp_path / "run"
+    carry_out(kind, folder)
+    before = (folder / "result.json").read_bytes()
+    meter.until(1)
+    for how in ({}, {"resume": True}, {"overwrite": True}):
+        folder.rename(partial_of(folder))  # complete, and its writer never came to the rename
+        heard = []
+        assert carry_out(kind, folder, notice=heard.append, **how) == json.loads(before)
+        assert heard == [f"{folder}: the run of this order is complete"]
+        assert (folder / "result.json").read_bytes() == before
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(FileExistsError, match="exists already"):
+        carry_out(kind, folder)  # one that was in its place is not taken for asked for
 
 
 @pytest.mark.slow

@@ -49,8 +49,8 @@ def run_baseline(
     """Carry out the order as `tasid.runs.train.train` does."""
     source = open_world(order.environment, **order.options)
     asked = _asked(order, source)
-    if resume and (done := Run.complete(folder, asked)) is not None:
-        notice(f"{folder}: the run of this order is complete")
+    how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "notice": notice}
+    if (done := Run.complete(folder, asked, **how)) is not None:
         return done
     rows: list[dict[str, Any]] = []
 
@@ -68,7 +68,7 @@ def run_baseline(
         )
 
     with (
-        Run.writing(folder, asked, overwrite=overwrite, resume=resume, notice=notice) as run,
+        Run.writing(folder, asked, **how) as run,
         on_record(source, run.record) as world,
     ):
         started = time.perf_counter()

@@ -70,9 +70,20 @@ class Run:
             yield cls(place)
 
     @classmethod
-    def complete(cls, folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The summary of a complete run of this very order, if there is one."""
-        return finished(folder, _json(asked))
+    def complete(
+        cls,
+        folder: str | Path,
+        asked: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        notice: Notice = silent,
+    ) -> dict[str, Any] | None:
+        """The summary of a complete run that is not to be made again, if there is one."""
+        found = finished(folder, _json(asked), overwrite=overwrite, resume=resume)
+        if found is not None:
+            notice(f"{folder}: the run of this order is complete")
+        return found
 
     @property
     def record(self) -> Path:

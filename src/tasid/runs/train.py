@@ -73,11 +73,11 @@ def train(
     world = open_world(order.environment, **order.options)
     begin = None if order.from_policy is None else saved_policy(order.from_policy, order.method)
     asked = _asked(order, world, begin)
-    if resume and (done := Run.complete(folder, asked)) is not None:
-        notice(f"{folder}: the run of this order is complete")
+    how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "notice": notice}
+    if (done := Run.complete(folder, asked, **how)) is not None:
         return done
     with (
-        Run.writing(folder, asked, overwrite=overwrite, resume=resume, notice=notice) as run,
+        Run.writing(folder, asked, **how) as run,
         on_record(world, run.record) as env,
     ):
         events: list[Event] = []

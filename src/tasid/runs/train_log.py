@@ -42,7 +42,10 @@ class LogOrder:
 
 def train_on_log(order: LogOrder, folder: str | Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Carry out the order; the folder holds the policy, the returned summary the figures."""
-    with Run.writing(folder, _asked(order), overwrite=overwrite) as run:
+    asked = _asked(order)
+    if (done := Run.complete(folder, asked, overwrite=overwrite)) is not None:
+        return done
+    with Run.writing(folder, asked, overwrite=overwrite) as run:
         started = time.perf_counter()
         result = learn_from_episodes(
             order.log, order.simulator, eta=order.eta, classes=order.classes

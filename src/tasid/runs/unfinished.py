@@ -92,9 +92,24 @@ def how_to_go_on(folder: str | Path) -> str | None:
     return f"{folder}: what was learned from is on record; the same command goes on from there"
 
 
-def finished(folder: str | Path, asked: bytes) -> dict[str, Any] | None:
-    """The summary of a complete run of this very order, if there is one."""
-    place = Path(folder)
+def finished(
+    folder: str | Path, asked: bytes, *, overwrite: bool = False, resume: bool = False
+) -> dict[str, Any] | None:
+    """The summary of a complete run of this very order that is not to be made again.
+
+    That is one whose writer was killed before it was in its place, where it is put then; with
+    `resume`, one that is in its place as well.
+    """
+    final, partial = Path(os.path.abspath(folder)), partial_of(folder)
+    left = _summary(partial, asked) is not None
+    if left:
+        with sole_writer(folder):
+            settle(final, partial, overwrite=overwrite)
+    return _summary(final, asked) if left or resume else None
+
+
+def _summary(place: Path, asked: bytes) -> dict[str, Any] | None:
+    """Of a complete run of this order in this folder."""
     try:
         same = (place / ASKED).read_bytes() == asked
         summary = json.loads((place / SUMMARY).read_bytes()) if same else None
