@@ -202,7 +202,10 @@ def _group_line(group: Group, rows: Sequence[dict[str, Any]]) -> str:
         medians = sorted(np.median([row["ratio"] for row in found]) for found in ran)
         lowest = min(row["ratio"] for row in flat)
         cells.append(f"{_range(f'{one:.3f}' for one in (medians[0], medians[-1]))} ({lowest:.3f})")
-        cells.append(f"{sum(row['ratio'] >= 0.95 for row in flat)} of {len(flat)}")
+        solved = f"{sum(row['ratio'] >= 0.95 for row in flat)} of {len(flat)}"
+        if len(ran) < len(those):
+            solved += f" ({len(ran)} of {len(those)} settings)"
+        cells.append(solved)
         if not auto:
             skills = sorted(np.median([row["skill"] for row in found]) for found in ran)
             cells.append(_range(f"{one:.3f}" for one in (skills[0], skills[-1])))
