@@ -84,6 +84,10 @@ def test_evaluate_in_another_instance(capsys, folder):
     other = run_json(capsys, "evaluate", folder, "--episodes", "500", "--env-seed", "6")
     noisy = run_json(capsys, "evaluate", folder, "--episodes", "500", "--set", "noise=2.0")
     assert other["robust_value"] != same["robust_value"]
+    assert "evaluation_episodes" not in same
+    words = "the policy's map is not this environment's"
+    assert words in run(capsys, "evaluate", folder, "--episodes", "20", "--env-seed", "6").err
+    assert words not in run(capsys, "evaluate", folder, "--episodes", "20").err
     assert noisy["return_mean"] < same["return_mean"]
 
 
@@ -109,6 +113,12 @@ def test_a_foreign_folder_is_never_overwritten(capsys, tmp_path):
     err = run(capsys, *TRAIN, "100", "--out", tmp_path, "--overwrite", code=2).err
     assert "no run of ours" in err
     assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_file_is_no_folder_to_make_a_run_in(capsys, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    err = run(capsys, *TRAIN, "64", "--out", tmp_path / "notes.txt" / "run", code=2).err
+    assert err == f"tasid: {tmp_path / 'notes.txt'}: is a file, so no folder can be made in it\n"
 
 
 def test_a_failed_run_leaves_nothing_and_loses_nothing(capsys, folder, tmp_path, monkeypatch):

@@ -243,6 +243,7 @@ C = columns()
         ({"ended": [True, 3, False, 4]}, "episode 3 ended after 4 steps, but has 3 of 3"),
         ({"ended": [True, "yes", False, 3]}, "episode 1: ended is 'yes'"),
         ({"done": [True] * 4}, "'done' is none of observations"),
+        ({"actions": C["commands"]}, "'actions' is another name for 'commands'"),
         ({"commands": []}, "of 4 episodes, but commands of 0"),
     ],
 )
@@ -259,6 +260,7 @@ def test_arrays_that_do_not_fit_are_refused_with_the_place(changed, words):
         ([{"observations": [1]}], "episode 0: no 'commands'"),
         ([{**{n: c[0] for n, c in C.items()}}, 7], "episode 1 is of type int"),
         ({"observations": []}, "no 'commands'"),
+        ({}, "no 'observations' among nothing"),
     ],
 )
 def test_what_are_no_episodes_at_all_is_refused(given, words):
@@ -631,6 +633,8 @@ def test_record_train_evaluate(tmp_path, command):
         code=2,
     )
     assert "3 actions on the map, 4 in the log" in words
+    words = command("train", "--from", file, "--out", tmp_path / "b", "--horizon", 6, code=2)
+    assert "horizon 6 on the map, 5 in the log" in words
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "run"]
 
 

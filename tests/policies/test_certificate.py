@@ -463,6 +463,7 @@ def test_the_record_holds_everything():
         ({"max_episodes": 0}, ValueError, "max_episodes: 0 is below 1"),
         ({"max_episodes": 10.5}, TypeError, "max_episodes: 10.5 is not a whole number"),
         ({"attempt": 0}, ValueError, "attempt: 0 is below 1"),
+        ({"attempt": 1 << 32}, ValueError, "attempt: 4294967296 is above"),
         ({"attempt": True}, TypeError, "attempt: True"),
     ],
 )

@@ -205,6 +205,7 @@ def test_policies_of_the_method_that_is_gone_are_refused_by_name(learned, tmp_pa
         ({"episodes": StartCounts(64, 64, 16)}, "episodes: StartCounts.* is neither"),
         ({"eta": 0.5}, r"eta: 0.5 is outside \[0, 0.5\)"),
         ({"eta": -0.1}, "eta: -0.1"),
+        ({"eta": "little"}, "eta: 'little' is not a number"),
         ({"method": "magic"}, "method: 'magic' is none of belief, paper"),
         ({"method": "outcome"}, "method: 'outcome' is gone; 'belief'"),
         ({"classes": "colour"}, "classes: 'colour' is none of place, rank, action"),
@@ -217,3 +218,16 @@ def test_policies_of_the_method_that_is_gone_are_refused_by_name(learned, tmp_pa
 def test_bad_arguments(lock, arguments, message):
     with pytest.raises(ValueError, match=message):
         tasid.learn(lock, **{"eta": 0.1, "episodes": 64, **arguments})
+
+
+@pytest.mark.parametrize("seed", [1.5, "a", True, None])
+def test_what_is_no_seed_is_named(lock, seed):
+    with pytest.raises(TypeError, match=f"seed: {seed!r} is not a whole number"):
+        tasid.learn(lock, eta=0.1, episodes=64, seed=seed)
+
+
+def test_what_is_no_map_is_named():
+    with pytest.raises(TypeError, match="simulator: str is no map"):
+        tasid.robust_dp("floor", eta=0.1)
+    with pytest.raises(TypeError, match="simulator: NoneType is no map"):
+        tasid.learn_from_episodes([], None, eta=0.1)

@@ -547,3 +547,30 @@ def test_reset_options_are_on_record_and_make_the_tables_starts_unknown():
     sim = from_toy_text(usual.make_env(), horizon=4, deterministic="most-likely").simulator
     assert usual.latent_on(sim) is not None
     assert told.latent_on(sim) is None
+
+
+class Gym021(Line):
+    """As environments were before Gymnasium."""
+
+    def step(self, action):
+        return super().step(action)[:4]
+
+
+class Gym021Reset(Line):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "words"),
+    [
+        (Gym021, r"step: gave 4 values; Gymnasium's gives \(observation, reward, terminated"),
+        (Gym021Reset, r"reset: gave ndarray; Gymnasium's gives \(observation, info\)"),
+    ],
+)
+def test_environments_of_an_older_interface_are_told_what_is_expected(old, words):
+    with (
+        tasid.wrap(old, horizon=LENGTH, num_envs=2) as target,
+        pytest.raises(ValueError, match=words),
+    ):
+        record_episodes(target, None, episodes=4)

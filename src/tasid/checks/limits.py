@@ -48,7 +48,7 @@ def _looks(
 ) -> NDArray[np.int32] | None:
     if render is not None:
         return looks_of(render(state) for state in sim.states)
-    if not isinstance(env, BlockMDP) or not _is_own(env, sim):
+    if not isinstance(env, BlockMDP) or not same_map(env, sim):
         return None
     emission = env.target.emission
     if hasattr(emission, "look"):
@@ -57,15 +57,16 @@ def _looks(
 
 
 def _world(env: Target, sim: AbstractSimulator, eta: float) -> PerturbedMDP:
-    foreign = isinstance(env, BlockMDP) and not _is_own(env, sim)
+    foreign = isinstance(env, BlockMDP) and not same_map(env, sim)
     latent = None if foreign else env.latent_on(sim)
     return perturb(sim, eta=eta) if latent is None else latent.world
 
 
-def _is_own(env: BlockMDP, sim: AbstractSimulator) -> bool:
-    own = env.simulator
-    return own is sim or (
-        np.array_equal(own.successor, sim.successor) and np.array_equal(own.reward, sim.reward)
+def same_map(env: BlockMDP, sim: AbstractSimulator) -> bool:
+    """Is this the map that the environment brings?"""
+    its = env.simulator
+    return its is sim or (
+        np.array_equal(its.successor, sim.successor) and np.array_equal(its.reward, sim.reward)
     )
 
 

@@ -12,6 +12,7 @@ MOST_SEED = 2**32 - 1
 """JAX keeps 32 bits of a seed: larger ones would be other seeds in disguise."""
 MOST_EPISODES = 10**8
 MOST_STEPS = 10**6
+MOST_ATTEMPTS = 10**6
 MOST_CHECKED = 10**6
 
 
@@ -36,3 +37,4 @@ def finite(parameter: typer.CallbackParam, value: Any) -> Any:
 seeds = within(0, MOST_SEED)
 steps = within(1, MOST_STEPS)
 episodes = within(1, MOST_EPISODES)
+attempts = within(1, MOST_ATTEMPTS)

@@ -97,13 +97,20 @@ def train(
         bool, typer.Option("--certify", help="Bound from below what the policy earns.")
     ] = False,
     certify_epsilon: Annotated[
-        float | None, typer.Option(help="Up to what the plan's promise is to be kept.")
+        float | None,
+        typer.Option(help="Up to what the plan's promise is to be kept.", callback=ranges.finite),
     ] = None,
     certify_episodes: Annotated[
-        int | None, typer.Option(help="Fresh episodes for it, at most; 2000 if not given.")
+        int | None,
+        typer.Option(
+            help="Fresh episodes for it, at most; 2000 if not given.", callback=ranges.episodes
+        ),
     ] = None,
     certify_attempt: Annotated[
-        int | None, typer.Option(help="Which policy this is of those tried; 1 if not given.")
+        int | None,
+        typer.Option(
+            help="Which policy this is of those tried; 1 if not given.", callback=ranges.attempts
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,

@@ -53,6 +53,9 @@ def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
 def make_directory(directory: Path) -> None:
     """Create a directory and its parents so that they outlive a power failure."""
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    for folder in (directory, *directory.parents):
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder}: is a file, so no folder can be made in it")
     directory.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         sync_directory(folder.parent)

@@ -393,3 +393,11 @@ def _label_to_json(label: Hashable) -> Any:
 
 def _label_from_json(label: Any) -> Hashable:
     return tuple(_label_from_json(part) for part in label) if isinstance(label, list) else label
+
+
+def check_map(simulator: AbstractSimulator) -> None:
+    """Refuse what is no map."""
+    if not isinstance(simulator, AbstractSimulator):
+        raise TypeError(
+            f"simulator: {type(simulator).__name__} is no map; give a tasid.AbstractSimulator"
+        )

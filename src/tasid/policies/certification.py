@@ -215,3 +215,5 @@ def _check_numbers(delta: Any, epsilon: Any, max_episodes: Any, attempt: Any) ->
             raise TypeError(f"{name}: {value!r} is not a whole number")
         if value < 1:
             raise ValueError(f"{name}: {value} is below 1")
+        if value >= 1 << 32:
+            raise ValueError(f"{name}: {value} is above {(1 << 32) - 1}")

@@ -142,11 +142,15 @@ def _row(one: Any, i: int) -> dict[str, Any]:
 
 def _named(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     columns = dict(given)
-    if "actions" in columns and "commands" not in columns:
+    if "actions" in columns and "commands" in columns:
+        raise ValueError(f"{where}: 'actions' is another name for 'commands'; give one of them")
+    if "actions" in columns:
         columns["commands"] = columns.pop("actions")
     for name in _NEEDED:
         if name not in columns:
-            raise ValueError(f"{where}: no {name!r} among {', '.join(map(str, given))}")
+            raise ValueError(
+                f"{where}: no {name!r} among {', '.join(map(str, given)) or 'nothing'}"
+            )
     for name in columns:
         if name not in _KNOWN:
             raise ValueError(f"{where}: {name!r} is none of {', '.join(_KNOWN)}")

@@ -23,6 +23,7 @@ from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.tasid import Learned, StepEnded, tasid
 from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
+from tasid.maps.planning.perturbation import check_decodable
 from tasid.maps.symmetry import labelled_symmetries
 from tasid.policies import BeliefPolicy, Policy
 from tasid.policies.files import load
@@ -34,7 +35,7 @@ from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
 from tasid.targets import Target
-from tasid.targets.target import check_wrapped, for_horizon
+from tasid.targets.target import check_seed, check_wrapped, for_horizon
 
 Episodes = int | Literal["auto"] | StartCounts
 
@@ -169,6 +170,8 @@ def learn(
     if begin is not None and classes not in (None, begin.classes):
         raise ValueError(f"classes: {classes!r}, but from_policy tells apart by {begin.classes!r}")
     group = [seed] if seeds is None else list(seeds)
+    for number in group:
+        check_seed(number)
     if not group or len(set(group)) != len(group):
         raise ValueError(f"seeds: {group} should name at least one seed, and each once")
     worlds = _one_each("target", target, len(group))
@@ -241,8 +244,7 @@ def _check_choices(
             "run_dir: with a model of your own, whose fits are not put on record; save the policy "
             "by result.policy.save(path)"
         )
-    if not 0 <= eta < 0.5:
-        raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
+    check_decodable(eta)
 
 
 def saved_policy(given: BeliefPolicy | str | Path, method: str) -> BeliefPolicy:

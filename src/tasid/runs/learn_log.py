@@ -13,6 +13,8 @@ from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import LearntFromLog, learn_log
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
+from tasid.maps.planning.perturbation import check_decodable
+from tasid.maps.simulator import check_map
 from tasid.policies import BeliefPolicy
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
@@ -52,8 +54,8 @@ def learn_from_episodes(
     Raises:
         Undecided: With the evidence, if the episodes do not tell what states look like.
     """
-    if not 0 <= eta < 0.5:
-        raise ValueError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
+    check_decodable(eta)
+    check_map(simulator)
     if classes is not None and classes not in KINDS:
         raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     log = _log(episodes, simulator)

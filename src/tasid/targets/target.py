@@ -168,14 +168,16 @@ def keys_of_phase(phase_key: jax.Array, episodes: jax.Array) -> jax.Array:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed of which JAX would not keep all bits."""
+    """Refuse what is no seed, and one of which JAX would not keep all bits."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"seed: {seed!r} is not a whole number")
     if not 0 <= seed < 1 << 32:
         raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
 
 
 def seed_key(seed: int | jax.Array) -> jax.Array:
     """The root key of a seed; threefry by name, so that a user's JAX defaults cannot change it."""
-    if isinstance(seed, int):
+    if not isinstance(seed, jax.Array):
         check_seed(seed)
     return jax.random.key(seed, impl="threefry2x32")
 

@@ -98,6 +98,8 @@ def question(
         ):
             if given is not None:
                 raise ValueError(f"{name}: {given} says nothing without the number of starts")
+    elif starts < 2:
+        raise ValueError(f"starts: {starts} is below 2; leave it out where there is one start")
     elif margin is None or complexity is None:
         raise ValueError(f"starts: {starts} start states need a margin and a complexity, too")
     else:

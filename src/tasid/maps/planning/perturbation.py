@@ -23,11 +23,22 @@ class PerturbationError(ValueError):
 
 def checked_eta(eta: float) -> float:
     """η as a float, or a clear error."""
-    if isinstance(eta, bool) or not isinstance(eta, (int, float, np.integer, np.floating)):
-        raise PerturbationError(f"eta: {eta!r} is not a number")
+    _check_number(eta)
     if not 0.0 <= eta <= 1.0:
         raise PerturbationError(f"eta: {eta} is outside [0, 1]")
     return float(eta)
+
+
+def check_decodable(eta: float) -> None:
+    """Refuse an η at which a command is not the likeliest of all actions."""
+    _check_number(eta)
+    if not 0.0 <= eta < 0.5:
+        raise PerturbationError(f"eta: {eta} is outside [0, 0.5), where actions can be decoded")
+
+
+def _check_number(eta: float) -> None:
+    if isinstance(eta, bool) or not isinstance(eta, (int, float, np.integer, np.floating)):
+        raise PerturbationError(f"eta: {eta!r} is not a number")
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -34,7 +34,7 @@ from tasid.maps.planning.fused import (
 )
 from tasid.maps.planning.perturbation import checked_eta
 from tasid.maps.planning.window import windowed
-from tasid.maps.simulator import AbstractSimulator
+from tasid.maps.simulator import AbstractSimulator, check_map
 from tasid.maps.size import refuse_larger
 
 _Found = tuple[float, NDArray[np.float64] | None]
@@ -128,6 +128,7 @@ def robust_plans(
     On large maps with local moves they share one sweep. All policies are in memory together, H·S
     bytes each.
     """
+    check_map(simulator)
     levels = [checked_eta(eta) for eta in etas]
     shape = (len(levels), simulator.horizon, simulator.num_states)
     kind = np.min_scalar_type(simulator.num_actions - 1)

@@ -27,6 +27,8 @@ from tasid.targets.gym.spaces import Encoding
 ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
 """What a lane tells besides its observation: the episode is over; it was cut off; the environment
 raised, which may be tried again; it gave something that cannot be used, which may not."""
+_RESETS = "(observation, info)"
+_STEPS = "(observation, reward, terminated, truncated, info)"
 
 
 def make_env(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -89,9 +91,12 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
             if self._env is None:
                 self._env = self._maker.factory()
             # A copy each time: what an environment does to its options is not the next one's.
-            raw, _ = self._env.reset(seed=seed, **deepcopy(self._maker.begins))
+            answer: Any = self._env.reset(seed=seed, **deepcopy(self._maker.begins))
         except Exception as error:
             return self._seen, self._raised("reset", error)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            return self._seen, self._foreign("reset", answer, _RESETS)
+        raw, _ = answer
         told = self._look(raw)
         return self._seen, told
 
@@ -101,9 +106,12 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
             return self._seen, 0.0, False, False, {}
         try:
             chosen = int(action) + self._maker.first_action
-            raw, reward, terminated, truncated, _ = self._env.step(chosen)
+            answer: Any = self._env.step(chosen)
         except Exception as error:
             return self._seen, 0.0, False, False, self._raised("step", error)
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            return self._seen, 0.0, False, False, self._foreign("step", answer, _STEPS)
+        raw, reward, terminated, truncated, _ = answer
         told = self._look(raw)
         try:
             paid = float(reward)
@@ -131,6 +139,12 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
             self._over = True
             return {REFUSED: f"{type(error).__name__}: {error}"}
         return {}
+
+    def _foreign(self, doing: str, answer: Any, expected: str) -> dict[str, Any]:
+        """What another interface than Gymnasium's gives."""
+        self._over = True
+        gave = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
+        return {REFUSED: f"{doing}: gave {gave}; Gymnasium's gives {expected}"}
 
     def _raised(self, doing: str, error: Exception) -> dict[str, Any]:
         self._over = True
