@@ -326,7 +326,7 @@ def test_the_command_orders_a_certificate(monkeypatch, capsys):
     [
         (["--certify-episodes", "9"], "--certify-episodes: 9 without --certify"),
         (["--certify", "--certify-epsilon", "-1"], "certify: epsilon -1.0 is no finite number"),
-        (["--certify", "--certify-episodes", "0"], "certify: episodes 0 is below 1"),
+        (["--certify", "--certify-episodes", "0"], "--certify-episodes: 0 is not in 1"),
         (["--certify", "--algorithm", "ppo"], "--certify: with a baseline"),
     ],
 )
