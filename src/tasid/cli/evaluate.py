@@ -38,13 +38,12 @@ def evaluate(
     number = episodes if episodes is not None else 10_000 if world.traceable else 1_000
     _, result = score(loaded, world, episodes=number, seed=seed)
     planned = None if isinstance(loaded, PPOPolicy) else loaded.simulator
-    if isinstance(world, BlockMDP) and planned and not same_map(world, planned):
+    if isinstance(world, BlockMDP) and planned is not None and not same_map(world, planned):
         notice(
             "the policy's map is not this environment's: its plan is another one here, and so are "
             "the robust value and all that is held against it"
         )
-    number = result.pop("evaluation_episodes")
-    result = {**result, "episodes": number, "policy": str(policy)}
+    result |= {"episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
     if as_json:
         print_json(result)
     else:

@@ -53,9 +53,8 @@ def train_from_log(
     log = EpisodeLog.load(file)
     name, given = simulator, map_options(map_settings, start_state)
     if name is None:
-        name, given = _recorded_map(log.environment, given)
-    if horizon is not None:
-        given.pop("horizon", None)
+        asked = given if horizon is None else {"horizon": horizon, **given}
+        name, given = _recorded_map(log.environment, asked)
     steps = horizon or (log.horizon if "horizon" not in given else None)
     source = {"name": name, "options": dict(given), "horizon": steps}
     sim = simulator_of(name, steps, given)
