@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
 from tasid.beliefs.nearby import is_large, near, part_of
@@ -117,6 +118,13 @@ class BeliefSetting:
             foreseen=each([one.foreseen for one in found]),
             regret=each([one.regret for one in found]),
         )
+
+    def log_evidence(self, classes: Classes, emission: Gaussians, chunks: Chunks) -> float:
+        """ln p(all that was seen and told), looks counting as much as they do in the smoother."""
+        sharp = sharpness(self.described, emission.spread.size)
+        observations = sum(float(chunk.live.sum()) for chunk in chunks)
+        evidence = self.expect(classes, emission, chunks).evidence
+        return float(evidence.sum()) + sharp * float(emission.log_volume) * observations
 
     def gaussians(self, classes: Classes, moments: Moments) -> Gaussians:
         """The emission that explains the moments of these classes."""

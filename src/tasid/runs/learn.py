@@ -307,13 +307,8 @@ def _learn_beliefs(
 
 def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
     best = learnt.best
-    emissions = [
-        one.emission
-        for one in learnt.fits
-        if one.classes.kind == best.classes.kind and type(one.emission) is type(best.emission)
-    ]
     sim = plan.simulator
-    found = agreed_findings(learnt.setting, best.classes, emissions, learnt.chunks, sim)
+    found = agreed_findings(learnt.setting, best, learnt.fits, learnt.chunks, sim)
     return Diagnostics(
         model=best.name,
         batches=learnt.batches,

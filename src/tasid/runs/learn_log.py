@@ -116,9 +116,10 @@ def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
 def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
     """Slips and map errors, by the fit and by the best from every other beginning."""
     best = learnt.best
-    others = {one.fit.name: one.fit for one in reversed(learnt.judged)} | {best.name: best}
-    alike = [one.emission for one in others.values() if one.classes.kind == best.classes.kind]
-    return agreed_findings(learnt.setting, best.classes, alike, learnt.chunks, plan.simulator)
+    others = {one.fit.name: one.fit for one in reversed(learnt.judged)}
+    others.pop(best.name, None)
+    fits = list(others.values())
+    return agreed_findings(learnt.setting, best, fits, learnt.chunks, plan.simulator)
 
 
 def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:

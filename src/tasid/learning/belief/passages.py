@@ -24,7 +24,6 @@ from scipy.stats import binom
 
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.described import sharpness
 from tasid.beliefs.fitting import BeliefSetting, Chunks, fit, schedule
 from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.smoother import tally
@@ -119,7 +118,7 @@ def closed_passages(
     """The commands through passages that are closed, by fits of places and what they found."""
     chunks = chunks[-_MOST_CHUNKS:]
     named: list[MapFault] = []
-    score = max(_score(setting, classes, emission, chunks) for emission, _ in fits)
+    score = max(setting.log_evidence(classes, emission, chunks) for emission, _ in fits)
     found = [one for _, one in fits]
     for _ in range(_MOST_DOORS):
         passages = Passages.of(setting.chain, sim)
@@ -168,16 +167,9 @@ def _explained(
 ) -> _Explained:
     there = replace(setting, chain=chain)
     emission, _ = fit(there, classes, chunks, schedule("anneal", chain))
-    score = _score(there, classes, emission, chunks)
-    return _Explained(there, emission, score, score - _score(setting, classes, emission, chunks))
-
-
-def _score(setting: BeliefSetting, classes: Classes, emission: Gaussians, chunks: Chunks) -> float:
-    """ln p(all that was seen and told), looks counting as much as they do in the smoother."""
-    sharp = sharpness(setting.described, emission.spread.size)
-    looks = sum(float(chunk.live.sum()) for chunk in chunks)
-    evidence = setting.expect(classes, emission, chunks).evidence
-    return float(evidence.sum()) + sharp * float(emission.log_volume) * looks
+    score = there.log_evidence(classes, emission, chunks)
+    gain = score - setting.log_evidence(classes, emission, chunks)
+    return _Explained(there, emission, score, gain)
 
 
 def _errors(
