@@ -58,7 +58,7 @@ def alarms(name: str, seed: int) -> Row:
         "warnings": list(found.warnings),
     }
     if isinstance(world.target, BlockMDP):
-        row["wrong edge named"] = int(_wrong_edge_named(world, seed))
+        row |= _with_a_wrong_edge(world, seed)
     return row
 
 
@@ -99,8 +99,8 @@ def _shown(env: Any, seen: Any, policy: BeliefPolicy) -> np.ndarray:
     return np.asarray(seen)
 
 
-def _wrong_edge_named(world: World, seed: int) -> bool:
-    """Let one edge of the route lead elsewhere in the target; is the state it leaves named?"""
+def _with_a_wrong_edge(world: World, seed: int) -> Row:
+    """Let one edge of the route lead elsewhere in the target: is the state it leaves named?"""
     env, sim = world.target, world.simulator
     plan, state, route = robust_dp(sim, eta=world.eta), int(sim.starts[0]), []
     for h in range(sim.horizon):
@@ -118,7 +118,8 @@ def _wrong_edge_named(world: World, seed: int) -> bool:
     leads[state, leads[state] == intended] = others[rng.integers(len(others))]
     target = replace(env.target, successor=jnp.asarray(leads))
     result = tasid.learn(target, sim, eta=world.eta, episodes=world.episodes, seed=seed)
-    return any(error.state == sim.states[state] for error in result.diagnostics.map_errors)
+    named = [error.state == sim.states[state] for error in result.diagnostics.map_errors]
+    return {"wrong edge named": int(any(named)), "right edges named then": named.count(False)}
 
 
 _CROSSINGS: dict[str, dict[str, Any]] = {"lava": {}, "docks": {"starts": 4}}

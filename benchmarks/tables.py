@@ -10,19 +10,22 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import belief_table, building_table
+from benchmarks import belief_table, building_table, trust_table
 
 ROOT = Path(__file__).resolve().parents[1]
 _BELIEF = ROOT / "results" / "belief" / "runs.jsonl"
+_TRUST = ROOT / "results" / "belief" / "trust.jsonl"
 _BUILDING = ROOT / "results" / "building" / "runs.jsonl"
 TABLES: dict[str, Callable[[], str]] = {
     "belief in short": lambda: belief_table.brief(_BELIEF),
     "belief": lambda: belief_table.recorded(_BELIEF),
+    "trust": lambda: trust_table.recorded(_TRUST),
     "building in short": lambda: building_table.brief(_BUILDING),
     "building": lambda: building_table.recorded(_BUILDING),
 }
 DOCUMENTS = (
     "README.md",
+    "docs/belief-method.md",
     "docs/robot.md",
     "results/belief/README.md",
     "results/building/README.md",
