@@ -172,19 +172,18 @@ def forward_pass(
         return weights.leap * after(anywhere, h)[:, None] * look
 
     def reach(h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        look, _ = seen(h)
-        return passing(h, look), landing(h, look)
+        return passing(h, looks[h]), landing(h, looks[h])
 
-    def forward(alpha: jax.Array, h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    def forward(alpha: jax.Array, h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         look, most = seen(h)
         mass = spread(chain, alpha[:, None, :] * passing(h, look), h) + landing(h, look)
         mass, total = normalised(mass)
-        return mass, (mass, jnp.log(total) + most)
+        return mass, (mass, jnp.log(total) + most, look)
 
     scores = emission.scores(episodes.features[0], classes.first)
     look, most = likelihoods(scores * weights.temper, used[0][None])
     first, total = normalised(chain.start[:, None] * look)
-    _, (later, logs) = jax.lax.scan(forward, first, jnp.arange(chain.horizon))
+    _, (later, logs, looks) = jax.lax.scan(forward, first, jnp.arange(chain.horizon))
     evidence = jnp.log(total) + most + logs.sum(axis=0)
     return Forward(jnp.concatenate([first[None], later]), evidence, used, reach)
 
