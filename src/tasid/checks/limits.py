@@ -48,7 +48,7 @@ def _looks(
 ) -> NDArray[np.int32] | None:
     if render is not None:
         return looks_of(render(state) for state in sim.states)
-    if not isinstance(env, BlockMDP) or not same_map(env, sim):
+    if not isinstance(env, BlockMDP) or not env.brings(sim):
         return None
     emission = env.target.emission
     if hasattr(emission, "look"):
@@ -57,17 +57,9 @@ def _looks(
 
 
 def _world(env: Target, sim: AbstractSimulator, eta: float) -> PerturbedMDP:
-    foreign = isinstance(env, BlockMDP) and not same_map(env, sim)
+    foreign = isinstance(env, BlockMDP) and not env.brings(sim)
     latent = None if foreign else env.latent_on(sim)
     return perturb(sim, eta=eta) if latent is None else latent.world
-
-
-def same_map(env: BlockMDP, sim: AbstractSimulator) -> bool:
-    """Is this the map that the environment brings?"""
-    its = env.simulator
-    return its is sim or (
-        np.array_equal(its.successor, sim.successor) and np.array_equal(its.reward, sim.reward)
-    )
 
 
 def weigh(limit: PopulationLimit, *, method: str) -> Finding:

@@ -26,7 +26,6 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""
-    from tasid.checks.limits import same_map
     from tasid.checks.scoring import score
     from tasid.policies import load
     from tasid.policies.ppo_policy import PPOPolicy
@@ -38,7 +37,7 @@ def evaluate(
     number = episodes if episodes is not None else 10_000 if world.traceable else 1_000
     _, result = score(loaded, world, episodes=number, seed=seed)
     planned = None if isinstance(loaded, PPOPolicy) else loaded.simulator
-    if isinstance(world, BlockMDP) and planned is not None and not same_map(world, planned):
+    if isinstance(world, BlockMDP) and planned is not None and not world.brings(planned):
         notice(
             "the policy's map is not this environment's: its plan is another one here, and so are "
             "the robust value and all that is held against it"

@@ -17,7 +17,6 @@ from tasid.cli.arguments import (
     ResetOptions,
     Seed,
     Settings,
-    Simulator,
     StartState,
     environment_options,
     eta_for,
@@ -44,7 +43,13 @@ def record(
         ),
     ] = None,
     explore: Annotated[float, typer.Option(help="The share of random commands.")] = 0.3,
-    simulator: Simulator = None,
+    simulator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="The map, as for `tasid plan`; random commands in gym:ID need none but --horizon.",
+        ),
+    ] = None,
     map_settings: MapSettings = None,
     start_state: StartState = None,
     horizon: Horizon = None,

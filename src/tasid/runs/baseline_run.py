@@ -15,7 +15,7 @@ from tasid.baselines.training import Callback, Checkpoint
 from tasid.checks.scoring import score
 from tasid.files import read_artifact, write_artifact
 from tasid.runs.journaled import on_record
-from tasid.runs.record import Run, versions
+from tasid.runs.record import Commission, versions
 from tasid.runs.unfinished import Notice, silent
 from tasid.targets.registry import open_world
 
@@ -49,8 +49,8 @@ def run_baseline(
     """Carry out the order as `tasid.runs.train.train` does."""
     source = open_world(order.environment, **order.options)
     asked = _asked(order, source)
-    how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "notice": notice}
-    if (done := Run.complete(folder, asked, **how)) is not None:
+    commission = Commission(folder, asked, overwrite, resume, notice)
+    if (done := commission.finished()) is not None:
         return done
     rows: list[dict[str, Any]] = []
 
@@ -68,7 +68,7 @@ def run_baseline(
         )
 
     with (
-        Run.writing(folder, asked, **how) as run,
+        commission.writing() as run,
         on_record(source, run.record) as world,
     ):
         started = time.perf_counter()

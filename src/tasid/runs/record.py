@@ -17,7 +17,7 @@ import json
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
@@ -47,43 +47,43 @@ _FILES = {
 _EVALUATION = "evaluation"
 
 
+@dataclass(frozen=True)
+class Commission:
+    """A run to be made: where, what was asked, and what becomes of one that is there already."""
+
+    folder: str | Path
+    asked: Mapping[str, Any]
+    overwrite: bool = False
+    resume: bool = False
+    notice: Notice = silent
+
+    def finished(self) -> dict[str, Any] | None:
+        """The summary of a complete run that is not to be made again, if there is one."""
+        found = finished(
+            self.folder, _json(self.asked), overwrite=self.overwrite, resume=self.resume
+        )
+        if found is not None:
+            self.notice(f"{self.folder}: the run of this order is complete")
+        return found
+
+    @contextmanager
+    def writing(self) -> Iterator[Run]:
+        """A run that appears at its folder when the block ends well (`tasid.runs.unfinished`)."""
+        with staging(
+            self.folder,
+            _json(self.asked),
+            overwrite=self.overwrite,
+            resume=self.resume,
+            notice=self.notice,
+        ) as place:
+            yield Run(place)
+
+
 class Run:
     """The folder of one run; every file in it appears whole or not at all."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-
-    @classmethod
-    @contextmanager
-    def writing(
-        cls,
-        folder: str | Path,
-        asked: Mapping[str, Any],
-        *,
-        overwrite: bool = False,
-        resume: bool = False,
-        notice: Notice = silent,
-    ) -> Iterator[Run]:
-        """A run that appears at `folder` when the block ends well (`tasid.runs.unfinished`)."""
-        order = _json(asked)
-        with staging(folder, order, overwrite=overwrite, resume=resume, notice=notice) as place:
-            yield cls(place)
-
-    @classmethod
-    def complete(
-        cls,
-        folder: str | Path,
-        asked: Mapping[str, Any],
-        *,
-        overwrite: bool = False,
-        resume: bool = False,
-        notice: Notice = silent,
-    ) -> dict[str, Any] | None:
-        """The summary of a complete run that is not to be made again, if there is one."""
-        found = finished(folder, _json(asked), overwrite=overwrite, resume=resume)
-        if found is not None:
-            notice(f"{folder}: the run of this order is complete")
-        return found
 
     @property
     def record(self) -> Path:

@@ -18,7 +18,7 @@ from tasid.policies import BeliefPolicy
 from tasid.runs.events import Callback, Event
 from tasid.runs.journaled import on_record
 from tasid.runs.learn import Diagnostics, LearningResult, learn, saved_policy
-from tasid.runs.record import Run, versions
+from tasid.runs.record import Commission, versions
 from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import Notice, silent
 from tasid.targets import BlockMDP, Target
@@ -73,11 +73,11 @@ def train(
     world = open_world(order.environment, **order.options)
     begin = None if order.from_policy is None else saved_policy(order.from_policy, order.method)
     asked = _asked(order, world, begin)
-    how: dict[str, Any] = {"overwrite": overwrite, "resume": resume, "notice": notice}
-    if (done := Run.complete(folder, asked, **how)) is not None:
+    commission = Commission(folder, asked, overwrite, resume, notice)
+    if (done := commission.finished()) is not None:
         return done
     with (
-        Run.writing(folder, asked, **how) as run,
+        commission.writing() as run,
         on_record(world, run.record) as env,
     ):
         events: list[Event] = []

@@ -11,7 +11,7 @@ from typing import Any
 from tasid.maps import AbstractSimulator
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn_log import learn_from_episodes
-from tasid.runs.record import Run, versions
+from tasid.runs.record import Commission, versions
 from tasid.runs.train import reliability
 
 _UNKNOWN = (
@@ -42,10 +42,10 @@ class LogOrder:
 
 def train_on_log(order: LogOrder, folder: str | Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Carry out the order; the folder holds the policy, the returned summary the figures."""
-    asked = _asked(order)
-    if (done := Run.complete(folder, asked, overwrite=overwrite)) is not None:
+    commission = Commission(folder, _asked(order), overwrite)
+    if (done := commission.finished()) is not None:
         return done
-    with Run.writing(folder, asked, overwrite=overwrite) as run:
+    with commission.writing() as run:
         started = time.perf_counter()
         result = learn_from_episodes(
             order.log, order.simulator, eta=order.eta, classes=order.classes
