@@ -4,7 +4,8 @@ Every point is a process of its own that learns the same thing twice from so man
 first time it compiles, the second is what learning itself takes. Seconds are the processor's, of
 all threads; memory is the most the process ever held, compiler and libraries included. An exponent
 is the slope of a line through the points on double logarithmic scales; what is given in brackets is
-the slope between the last two. With H, the lock's states and observations grow as well.
+the slope between the last two. With H, the lock's states and observations grow as well; with
+`H alone` only the states do, and observations are 256 numbers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks.state_space import HORIZON, coloured_map
 ETA = 0.1
 AXES = {
     "H": [10, 20, 40, 80, 160],
+    "H alone": [10, 20, 40, 80, 160],
     "|A|": [5, 10, 20, 40, 80],
     "S": [39, 390, 3_900, 39_000],
     "observation": [64, 128, 256, 512, 1_024],
@@ -37,13 +39,18 @@ AXES = {
 """On the lock with H = 40 and 10 actions; S on the coloured maps of `state-space`, H = 12."""
 
 
+_WIDE = 256
+
+
 def world(axis: str, value: int) -> tasid.BlockMDP:
     """The environment of one point."""
     if axis == "S":
         return coloured_map(value // (HORIZON + 1), eta=ETA, seed=100)
-    horizon, actions = {"H": (value, 10), "|A|": (40, value)}.get(axis, (40, 10))
+    horizon = value if axis in ("H", "H alone") else 40
+    actions = value if axis == "|A|" else 10
     env = tasid.make("combination-lock", horizon=horizon, num_actions=actions, eta=ETA, seed=100)
-    return widened(env, value) if axis == "observation" else env
+    size = {"observation": value, "H alone": _WIDE}.get(axis)
+    return env if size is None else widened(env, size)
 
 
 def widened(env: tasid.BlockMDP, size: int) -> tasid.BlockMDP:

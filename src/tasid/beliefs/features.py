@@ -17,7 +17,7 @@ from tasid.beliefs.gaussian import summed_in_order
 
 MOST_FEATURES = 64
 """Principal components kept of a picture."""
-LARGEST_VECTOR = 256
+LARGEST_VECTOR = 128
 """Longer vectors are reduced to so many principal components."""
 _GRID = 14
 """Pictures are averaged over squares down to about this many a side: pixels are noisy."""
