@@ -107,7 +107,7 @@ def run(arguments: Sequence[str]) -> None:
     print("| against | values | seconds | exponent | MB | exponent | compiling, s |")
     print("|---|---|---|---|---|---|---|")
     for axis, line in series.items():
-        print(f"| {axis} | {_cells(line)} |")
+        print(f"| {_in_a_cell(axis)} | {_cells(line)} |")
     if options.figure:
         _draw(series, options.figure)
 
@@ -117,6 +117,10 @@ def _kept(path: Path | None) -> dict[tuple[str, int], Point]:
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return {(row.pop("axis"), row["value"]): Point(**row) for row in rows}
+
+
+def _in_a_cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _cells(line: Sequence[Point]) -> str:
@@ -150,7 +154,15 @@ def _draw(series: dict[str, list[Point]], path: Path) -> None:
         for axes, costs in zip(column, _costs(line), strict=True):
             axes.loglog(values, costs, "o-", color="#00696f", markersize=3)
             axes.set_title(f"exponent {exponent(values, costs)}", fontsize=8)
+            axes.set_xticks(values, labels=[f"{value:,}" for value in values], fontsize=7)
+            axes.minorticks_off()
         column[1].set_xlabel(axis)
+    for row in rows:
+        low, high = row[0].get_ylim()
+        ticks = [
+            n * 10**p for p in range(-1, 4) for n in (1, 2, 3, 5, 7) if low <= n * 10**p <= high
+        ]
+        row[0].set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks])
     rows[0, 0].set_ylabel("seconds of processor time")
     rows[1, 0].set_ylabel("peak memory, MB")
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
