@@ -75,8 +75,9 @@ def flattened(observations: jax.Array, pool: int) -> jax.Array:
     if pool > 0:
         _, height, width, channels = x.shape
         high, wide = height // pool, width // pool
-        x = x[:, : high * pool, : wide * pool].reshape(rows, high, pool, wide, pool, channels)
-        x = x.mean(axis=(2, 4)) / 255
+        x = x[:, : high * pool, : wide * pool].reshape(rows, high, pool, wide * pool * channels)
+        x = x.sum(axis=2).reshape(rows, high, wide, pool, channels).sum(axis=3)  # rows are quicker
+        x = x / pool**2 / 255
     return x.reshape(rows, -1)
 
 

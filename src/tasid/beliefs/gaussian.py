@@ -9,6 +9,8 @@ describes its places, m is what their description makes one expect, class by cla
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -175,16 +177,18 @@ def fit_gaussians(
     mean, variance = (guess / (values + doubt) + along) / precision, 1 + 1 / precision
     sharp = sharpness(described, kept)
     constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
-    return Gaussians(
-        centre=_single(centre),
-        directions=_single(vectors),
-        linear=_single(sharp * mean / variance),
-        square=_single(sharp * -0.5 / variance),
-        constant=_single(sharp * constant),
-        spread=_single(values),
-        log_volume=_single(np.linalg.slogdet(whitening)[1]),
-        whitening=_single(whitening),
-    )
+    numbers = {
+        "centre": centre,
+        "directions": vectors,
+        "linear": sharp * mean / variance,
+        "square": sharp * -0.5 / variance,
+        "constant": sharp * constant,
+        "spread": values,
+        "log_volume": np.linalg.slogdet(whitening)[1],
+        "whitening": whitening,
+    }
+    single = {name: np.asarray(x, np.float32) for name, x in numbers.items()}
+    return Gaussians(**jax.device_put(single))
 
 
 def _expected(
@@ -243,18 +247,14 @@ def _diagonalised(spread: Floats, within: Floats) -> tuple[Floats, Floats]:
     from scipy.linalg import solve_triangular  # acting needs no SciPy
 
     root = np.linalg.cholesky(within)
-    half = solve_triangular(root, spread, lower=True)
-    both = solve_triangular(root, half.T, lower=True)
+    solve = partial(solve_triangular, root, lower=True, check_finite=False)
+    both = solve(solve(spread).T)
     values, vectors = np.linalg.eigh((both + both.T) / 2)
-    return values, solve_triangular(root, vectors, lower=True, trans="T")
+    return values, solve(vectors, trans="T")
 
 
 def _floor(scatter: Floats, total: float, ridge: float) -> Floats:
     return (ridge * np.trace(scatter) / (total * len(scatter)) + 1e-8) * np.eye(len(scatter))
-
-
-def _single(x: Any) -> jax.Array:
-    return jnp.asarray(x, jnp.float32)
 
 
 def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:
@@ -274,5 +274,9 @@ def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:
 
 def _psd(matrix: Floats) -> Floats:
     """The nearest symmetric matrix without negative eigenvalues."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    matrix = (matrix + matrix.T) / 2
+    with suppress(np.linalg.LinAlgError):
+        np.linalg.cholesky(matrix)  # where this succeeds there are none; it is quick
+        return matrix
+    values, vectors = np.linalg.eigh(matrix)
     return (vectors * np.maximum(values, 0)) @ vectors.T
