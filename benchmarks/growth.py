@@ -37,9 +37,8 @@ AXES = {
     "seeds": [1, 2, 4],
 }
 """On the lock with H = 40 and 10 actions; S on the coloured maps of `state-space`, H = 12."""
-
-
 _WIDE = 256
+"""Numbers of an observation where H grows alone."""
 
 
 def world(axis: str, value: int) -> tasid.BlockMDP:
