@@ -8,7 +8,9 @@ looks at everything, dimly at first; *warm* goes on from an emission that has pr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -20,9 +22,10 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
+from tasid.beliefs.fused import expect_fused, is_fused
 from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
 from tasid.beliefs.nearby import is_large, near, part_of
-from tasid.beliefs.smoother import Emission, Weights, expect
+from tasid.beliefs.smoother import Emission, Expected, Weights, expect
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -100,11 +103,14 @@ class BeliefSetting:
         **given: Any,
     ) -> Seen:
         """Smooth the episodes by an emission; sums may be of other features of theirs."""
-        weights = self.weights(**given)
-        found = [
-            expect(self.chain, classes, emission, chunk, weights, self.advantage, other.features)
-            for chunk, other in zip(chunks, counted or chunks, strict=True)
-        ]
+        weights, fused = self.weights(**given), is_fused(self.chain, classes)
+        step, over_all = (expect_fused, _two_at_a_time().map) if fused else (expect, map)
+
+        def one(chunk: Episodes, counted: Episodes) -> Expected:
+            how = chunk, weights, self.advantage, counted.features
+            return step(self.chain, classes, emission, *how)
+
+        found: list[Expected] = list(over_all(one, chunks, counted or chunks))
         real = [np.asarray(chunk.weight) > 0 for chunk in chunks]
 
         def each(values: list[jax.Array]) -> Floats:
@@ -142,6 +148,12 @@ class BeliefSetting:
             return self, classes
         chain, those = part_of(self.chain, classes, slots)
         return replace(self, chain=chain, advantage=self.advantage[:, np.maximum(slots, 0)]), those
+
+
+@cache
+def _two_at_a_time() -> Executor:
+    """For all fits together: a chunk on a large map takes half a gigabyte."""
+    return ThreadPoolExecutor(2)
 
 
 class Totals:

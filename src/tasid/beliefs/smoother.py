@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 UNLIKELY = 0.05
 """How likely a reward or an end is where the map has none, beside where it has one."""
-_LEAST = 1e-9
+LEAST = 1e-9
 """Added to likelihoods beside the largest, so that float32 never divides nothing by nothing."""
 _TINY = 1e-30
+NEVER = 1e-16
+"""Posteriors below this are none: they would not show in any sum."""
 
 
 class Emission(Protocol):
@@ -109,7 +111,7 @@ def likelihoods(scores: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Arra
     """
     scores = jnp.where(used, scores, 0.0)
     most = scores.max(axis=0)
-    return jnp.exp(scores - most[None]) + _LEAST, most
+    return jnp.exp(scores - most[None]) + LEAST, most
 
 
 def spread(chain: Chain, edges: jax.Array, h: jax.Array) -> jax.Array:
@@ -212,7 +214,10 @@ def sweep(
         gathered = gather(
             gathered, Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
         )
-        return (normalised(edges.sum(axis=1) + landed[None])[0], gathered), None
+        beta = (edges.sum(axis=1) + landed[None]) / total[None]
+        # Scaled by what α makes of it, β is as large as can be where one may be; elsewhere it would
+        # overflow, and tell nothing.
+        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), None
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
