@@ -59,27 +59,43 @@ def expected(
     with variance `spread` [d] around what its description says.
     """
     met = counts > _MET
-    rows, often, sums = described[met], counts[met], along[met]
-    mean, variance = np.empty_like(along), np.empty_like(along)
-    for d, b in enumerate(spread):
-        weight = 1 / (1 + often * b)
-        values, vectors = np.linalg.eigh((rows * (often * weight)[:, None]).T @ rows)
-        values = np.maximum(values, 0.0)
-        moment = vectors.T @ (rows.T @ (weight * sums[:, d]))
-        strength = _strength(values, moment, b)
-        certainty = values + 1 / strength
-        turned = described @ vectors
-        mean[:, d] = turned @ (moment / certainty)
-        variance[:, d] = turned**2 @ (1 / certainty)
-    return mean, variance
+    rows, often = described[met], counts[met, None]
+    weight = 1 / (1 + often * spread)
+    values, vectors = np.linalg.eigh(_unpacked((often * weight).T @ _pairs(rows)))
+    values = np.maximum(values, 0.0)
+    moment = np.einsum("dpq,pd->dq", vectors, rows.T @ (weight * along[met]))
+    certainty = values + 1 / _strength(values, moment, spread)[:, None]
+    mean = described @ np.einsum("dpq,dq->pd", vectors, moment / certainty)
+    covariance = (vectors / certainty[:, None]) @ vectors.swapaxes(1, 2)
+    return mean, _pairs(described) @ _packed(covariance).T
 
 
-def _strength(values: Floats, moment: Floats, spread: float) -> float:
-    """The variance of coefficients under which the sightings are most probable (MacKay's rule)."""
-    strength = max(spread, 1e-6)
+def _pairs(rows: Floats) -> Floats:
+    """Products of all pairs of columns, each pair once: quadratic forms are then linear in them."""
+    return np.concatenate([rows[:, i, None] * rows[:, i:] for i in range(rows.shape[1])], axis=1)
+
+
+def _packed(matrices: Floats) -> Floats:
+    """Coefficients of `_pairs` in quadratic forms [d, P, P], [d, P(P+1)/2]."""
+    one, other = np.triu_indices(matrices.shape[1])
+    return matrices[:, one, other] * np.where(one == other, 1.0, 2.0)
+
+
+def _unpacked(sums: Floats) -> Floats:
+    """The symmetric matrices [d, P, P] that sums of pairs are the entries of."""
+    size = int(np.sqrt(2 * sums.shape[1]))
+    one, other = np.triu_indices(size)
+    matrices = np.empty((len(sums), size, size))
+    matrices[:, one, other] = matrices[:, other, one] = sums
+    return matrices
+
+
+def _strength(values: Floats, moment: Floats, spread: Floats) -> Floats:
+    """Variances of coefficients [d] that make the sightings most probable (MacKay's rule)."""
+    strength = np.maximum(spread, 1e-6)
     for _ in range(_ROUNDS):
-        certainty = values + 1 / strength
-        size = float(((moment / certainty) ** 2).sum())
-        determined = float((values / certainty).sum())
-        strength = min(max(size / max(determined, 1e-9), 1e-9), 1e6)
+        certainty = values + 1 / strength[:, None]
+        size = ((moment / certainty) ** 2).sum(axis=1)
+        determined = (values / certainty).sum(axis=1)
+        strength = np.clip(size / np.maximum(determined, 1e-9), 1e-9, 1e6)
     return strength
