@@ -24,17 +24,20 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import tasid
-from benchmarks.solving import ETA, WORLDS
+from benchmarks import solving
+from benchmarks.solving import ETA
 from tasid.beliefs import fitting
 from tasid.learning.belief import method, refits
 from tasid.runs import learn as learning
 
+WORLDS = solving.WORLDS | {"building, lidar": ("building", {}, 0)}
 PARTS: list[tuple[str, Any, str]] = [
     ("playing", method, "play"),
     ("features", method, "as_chunks"),
     ("features", refits, "as_chunks"),
     ("features, measured", method, "measured"),
     ("smoother", fitting, "expect"),
+    ("smoother", fitting, "expect_fused"),
     ("maximisation: moments", fitting.Totals, "moments"),
     ("maximisation: Gaussians", fitting, "fit_gaussians"),
     ("findings", learning, "agreed_findings"),
@@ -126,8 +129,9 @@ def _learned(env: tasid.BlockMDP, seed: int) -> tuple[float, Meter, tasid.Learni
         for name, place, function in PARTS:
             watched = meter.around(name, getattr(place, function))
             stack.enter_context(patch.object(place, function, watched))
-        alone = patch.object(refits, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
-        stack.enter_context(alone)
+        for place in (refits, fitting):
+            alone = patch.object(place, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+            stack.enter_context(alone)
         started = time.process_time()
         result = tasid.learn(env, eta=ETA, seed=seed)
         return time.process_time() - started, meter, result

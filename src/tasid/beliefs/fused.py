@@ -56,7 +56,9 @@ def expect_fused(
     tables = chain.successor, chain.outcome, chain.share, chain.final
     edges = tuple(np.asarray(table[0]) for table in tables)
     pays, commands, own = map(np.asarray, (chain.pays, episodes.commands, episodes.own))
-    gains, seen = np.asarray(advantage), np.asarray(features)
+    gains = np.asarray(advantage)
+    ones = np.ones((*features.shape[:2], 1), np.float32)
+    seen = np.concatenate([np.asarray(features), ones], axis=2) * heard.counts[:, :, None]
     chances = np.float32(weights.eta), np.float32(UNLIKELY ** float(weights.told))
 
     def step(h: int) -> tuple[Any, ...]:
@@ -73,28 +75,23 @@ def expect_fused(
         kernels.look(alphas[h], heard.looks[h], total)
         evidence += np.log(total)
 
-    counts, sums = np.zeros(slots, np.float32), np.zeros((slots, seen.shape[-1]), np.float32)
+    sums = np.zeros((slots, seen.shape[-1]), np.float32)
     foreseen, regret, right, gain = np.zeros((4, number), np.float32)
     beta, earlier = np.ones((2, slots, number), np.float32)
     posterior = np.empty((slots, number), np.float32)
     for h in reversed(range(horizon + 1)):
         if h < horizon:
-            beta *= heard.looks[h + 1]
             kernels.backward(*step(h), alphas[h], beta, earlier, right)
             beta, earlier = earlier, beta
-        kernels.weigh(alphas[h], beta, posterior, total)
+        kernels.weigh(alphas[h], heard.looks[h], beta, posterior, total)
         if h < horizon:
             foreseen += np.log(np.maximum(right / total, UNLIKELY))
             kernels.gain(posterior, gains[h], commands[h], gain)
             regret -= gain * own[h]
-        posterior *= heard.counts[h]
-        counts += posterior.sum(axis=1)
         sums += posterior @ seen[h]
-    members = np.asarray(classes.members[0])
-    by_class = np.zeros(classes.number), np.zeros((classes.number, seen.shape[-1]))
-    for table, of_slot in zip(by_class, (counts, sums), strict=True):
-        np.add.at(table, members, of_slot)
-    found: list[Any] = [*by_class, evidence, foreseen, regret]
+    by_class = np.zeros((classes.number, seen.shape[-1]))
+    np.add.at(by_class, np.asarray(classes.members[0]), sums)
+    found: list[Any] = [by_class[:, -1], by_class[:, :-1], evidence, foreseen, regret]
     return Expected(*found)
 
 
@@ -188,17 +185,20 @@ def _kernels() -> _Kernels:
         slots, number = alpha.shape
         total[:] = _TINY
         for s in range(slots):
-            for n in range(number):
-                alpha[s, n] *= looks[s, n]
-                total[n] += alpha[s, n]
+            if anybody(alpha[s]):
+                for n in range(number):
+                    alpha[s, n] *= looks[s, n]
+                    total[n] += alpha[s, n]
+        scale = one / total
         for s in range(slots):
-            for n in range(number):
-                share = alpha[s, n] / total[n]
-                alpha[s, n] = share if share > _NOBODY else none
+            if anybody(alpha[s]):
+                for n in range(number):
+                    share = alpha[s, n] * scale[n]
+                    alpha[s, n] = share if share > _NOBODY else none
 
     @compiled
     def backward(edges, said, chances, alpha, beta, earlier, right):  # type: ignore[no-untyped-def]
-        """β_h from β_{h+1} times looks, where α_h is not nothing; and how much agrees."""
+        """β_h from β_{h+1} times its looks, where α_h is not nothing; and how much agrees."""
         successor, outcome, share, final, pays = edges
         commands, paid, over, mute = said
         eta, unlikely = chances
@@ -222,19 +222,26 @@ def _kernels() -> _Kernels:
                     right[n] += alpha[s, n] * edge if agrees else none
 
     @compiled
-    def weigh(alpha, beta, posterior, total):  # type: ignore[no-untyped-def]
-        """α β normalised, what it summed up to, and β over that; nothing where it is nothing."""
+    def weigh(alpha, looks, beta, posterior, total):  # type: ignore[no-untyped-def]
+        """α β normalised, and what it summed up to; β over that and times looks.
+
+        Posteriors that are nothing make β nothing.
+        """
         slots, number = alpha.shape
         total[:] = _TINY
         for s in range(slots):
             for n in range(number):
                 posterior[s, n] = alpha[s, n] * beta[s, n]
                 total[n] += posterior[s, n]
+        scale = one / total
         for s in range(slots):
+            if not anybody(posterior[s]):
+                beta[s] = 0
+                continue
             for n in range(number):
-                share = posterior[s, n] / total[n]
+                share = posterior[s, n] * scale[n]
                 posterior[s, n] = share if share > _NEVER else none
-                beta[s, n] = beta[s, n] / total[n] if share > _NEVER else none
+                beta[s, n] = beta[s, n] * scale[n] * looks[s, n] if share > _NEVER else none
 
     @compiled
     def gain(posterior, gains, commands, mean):  # type: ignore[no-untyped-def]
