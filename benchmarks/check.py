@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+import jax
 import numpy as np
 
 import tasid
@@ -26,6 +27,13 @@ from benchmarks.peers.maps import MAPS
 from benchmarks.peers.yardsticks import plain_numpy
 from benchmarks.some_policy import some_policy
 from tasid.beliefs import smooth_beliefs
+from tasid.beliefs.classes import Classes
+from tasid.beliefs.fitting import fit
+from tasid.beliefs.fused import expect_fused
+from tasid.beliefs.smoother import Expected, expect
+from tasid.learning.belief.episodes import CHUNK, as_chunks, play
+from tasid.learning.belief.fits import actor_of, flat_fit, measured, setting_for
+from tasid.targets.target import seed_key
 
 EXPECTED = Path(__file__).with_name("expected.json")
 ETA = 0.1
@@ -102,6 +110,25 @@ def _smoothing() -> Pair:
     )
 
 
+def _expecting() -> Pair:
+    """One pass over a step's edges against tables of them, in a building."""
+    env = tasid.make("building", eta=ETA, starts="anywhere")
+    plan = tasid.robust_dp(env.simulator, eta=ETA)
+    setting = setting_for(plan)
+    classes = Classes.of(setting.chain, "place", plan.simulator)
+    flat = flat_fit(setting, classes, env.observation_shape)
+    policy = actor_of(setting, flat)
+    seen = play(env, policy, seed_key(0), first=0, episodes=CHUNK, explore=1.0)
+    (chunk,) = as_chunks(seen, setting.chain, measured(seen, setting.chain), tells=True)
+    emission, _ = fit(setting, classes, [chunk], [(0.1, chunk.features.shape[0])])
+    given = chunk, setting.weights(), setting.advantage, chunk.features
+
+    def expecting(how: Callable[..., Expected]) -> Callable[[], float]:
+        return _timed(lambda: jax.block_until_ready(how(setting.chain, classes, emission, *given)))
+
+    return expecting(expect), expecting(expect_fused)
+
+
 def _starting(yardstick: str, *ours: str) -> Pair:
     return (
         lambda: spent(["-c", yardstick]).processor,
@@ -115,6 +142,7 @@ PAIRS: dict[str, Callable[[], Pair]] = {
     "deciding on the lock": lambda: _deciding(tasid.make("combination-lock", horizon=40)),
     "deciding on the lava crossing": lambda: _deciding(tasid.make("lava-crossing")),
     "smoothing, against dense NumPy": _smoothing,
+    "expectation in a building, against tables of edges": _expecting,
     "`import` to act, against JAX": lambda: _starting(
         "import jax.numpy", "-c", "import tasid.policies.belief_policy"
     ),
