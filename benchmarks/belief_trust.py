@@ -28,6 +28,7 @@ from PIL import Image
 import tasid
 from benchmarks.followed import follow
 from benchmarks.kidnapping import kidnapped
+from benchmarks.seeds import spelt
 from benchmarks.trust_worlds import WORLDS, World
 from tasid.maps import return_range, robust_dp, worst_case
 from tasid.policies.belief_policy import LOST, BeliefPolicy
@@ -202,7 +203,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _line(name: str, rows: Sequence[Row], keys: Sequence[str]) -> str:
-    seeds = f"{rows[0]['seed']} … {rows[-1]['seed']} ({len(rows)})"
+    seeds = f"{spelt(rows)} ({len(rows)})"
     cells = []
     for key in keys:
         values = [row[key] for row in rows]

@@ -29,6 +29,7 @@ import tasid
 from benchmarks.followed import follow
 from benchmarks.kidnapping import informed, kidnapped
 from benchmarks.particles import MonteCarlo
+from benchmarks.seeds import spelt
 from tasid.learning.surprise import MapFault
 from tasid.runs.learn import LearningResult
 from tasid.runs.recording import record_episodes
@@ -202,9 +203,8 @@ def _short_line(name: str, place: str, rows: Sequence[Row]) -> str:
     if "false" in rows[0]:
         right, wrong = (sum(row[key] > 0 for row in rows) for key in ("right", "false"))
         middle, lowest = f"{right} of {len(rows)}", f"{wrong} with a false one"
-    seeds = sorted(row["seed"] for row in rows)
-    ends = f"{len(seeds)} ({seeds[0]} … {seeds[-1]})" if len(seeds) > 1 else f"1 ({seeds[0]})"
-    cells = [SETTINGS[name].title, place, f"{poses:,}".replace(",", "\u202f"), str(spent), ends]
+    seeds = f"{len(rows)} ({spelt(rows)})"
+    cells = [SETTINGS[name].title, place, f"{poses:,}".replace(",", "\u202f"), str(spent), seeds]
     return "| " + " | ".join([*cells, middle, lowest]) + " |"
 
 
@@ -245,7 +245,7 @@ def _line(name: str, place: str, rows: Sequence[Row]) -> str:
     cells = [
         name,
         place,
-        f"{rows[0]['seed']} … {rows[-1]['seed']}" if len(rows) > 1 else str(rows[0]["seed"]),
+        spelt(rows),
         str(max(row["episodes"] for row in rows)),
         f"{np.median(ratios):.3f}",
         f"{min(ratios):.3f}",

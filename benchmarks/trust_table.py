@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.seeds import spelt
+
 Row = dict[str, Any]
 _HEADER = "| what | world | episodes | seeds | found |\n|---|---|---|---|---|"
 
@@ -27,15 +29,8 @@ def _lines(measure: str, world: str, rows: Sequence[Row]) -> Iterator[str]:
     for what, key, found in _MEASURES[measure]:
         those = sorted((row for row in rows if key in row), key=lambda row: row["seed"])
         if those:
-            cells = [what, world, f"{those[0]['episodes']}", _seeds(those), found(those)]
+            cells = [what, world, f"{those[0]['episodes']}", spelt(those), found(those)]
             yield f"| {' | '.join(cells)} |"
-
-
-def _seeds(rows: Sequence[Row]) -> str:
-    seeds = [row["seed"] for row in rows]
-    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
-        return f"{seeds[0]} … {seeds[-1]}"
-    return ", ".join(map(str, seeds))
 
 
 def _on_a_right_map(rows: Sequence[Row]) -> str:

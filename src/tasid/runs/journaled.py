@@ -19,7 +19,7 @@ from tasid.files.sole_writer import sole_writer
 from tasid.maps import AbstractSimulator
 from tasid.runs.journal import Journal, Played
 from tasid.runs.unfinished import RECORD
-from tasid.targets.batches import Run, here, keys_of
+from tasid.targets.batches import Rollout, here, keys_of
 from tasid.targets.latent import Latent
 from tasid.targets.target import State, Target
 
@@ -200,7 +200,7 @@ class _Elsewhere:
         self._target, self._inner, self._journal = target, inner, journal
 
     def play(
-        self, target: Target, groups: Sequence[tuple[Run, Sequence[int]]], width: int
+        self, target: Target, groups: Sequence[tuple[Rollout, Sequence[int]]], width: int
     ) -> list[list[Any]]:
         """One table per row of every group."""
         taken = [self._on_record(run, rows, width) for run, rows in groups]
@@ -221,7 +221,7 @@ class _Elsewhere:
             self._journal.add(episode)
         self._journal.settle()
 
-    def _on_record(self, run: Run, rows: Sequence[int], width: int) -> dict[int, Any]:
+    def _on_record(self, run: Rollout, rows: Sequence[int], width: int) -> dict[int, Any]:
         """The tables of those rows whose episodes are on record."""
         keys = np.asarray(jax.random.key_data(keys_of(self._target, run, width)))
         found: dict[int, Any] = {}
@@ -249,7 +249,7 @@ class _Notebook:
         """Whoever asked for it has the disk."""
 
 
-def noting(target: Target, run: Run, *, rows: Sequence[int], width: int) -> Any:
+def noting(target: Target, run: Rollout, *, rows: Sequence[int], width: int) -> Any:
     """Play, and give the episodes besides the tables."""
     book: Any = _Notebook()
     return here(Journaled(target, book), run, rows=rows, width=width), book.added

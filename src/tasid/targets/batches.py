@@ -108,11 +108,11 @@ class Seats(Target):
         return jnp.asarray(full)
 
 
-Run = Callable[[Target], Any]
+Rollout = Callable[[Target], Any]
 """Plays episodes of the full width in a target it is given, and gives tables [width, …]."""
 
 
-def in_batches(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
+def in_batches(target: Target, run: Rollout, *, rows: Iterable[int], width: int) -> Any:
     """Tables [rows, …] of `run`, on a target that JAX cannot trace.
 
     `run` sees a target of the full width and gives tables [width, …], of which only the rows of the
@@ -123,7 +123,7 @@ def in_batches(target: Target, run: Run, *, rows: Iterable[int], width: int) -> 
 
 
 def in_groups(
-    target: Target, groups: Sequence[tuple[Run, Iterable[int]]], *, width: int
+    target: Target, groups: Sequence[tuple[Rollout, Iterable[int]]], *, width: int
 ) -> list[Any]:
     """As `in_batches`, for several at once: a target that plays elsewhere has more to hand out."""
     if target.elsewhere is None:
@@ -137,7 +137,7 @@ def joined(parts: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *tables: np.concatenate(tables), *parts)
 
 
-def here(target: Target, run: Run, *, rows: Iterable[int], width: int) -> Any:
+def here(target: Target, run: Rollout, *, rows: Iterable[int], width: int) -> Any:
     """`in_batches` by this very process."""
     wanted = list(rows)
     waiting, attempts = list(wanted), Counter[int]()
@@ -176,7 +176,7 @@ class _Probe(Seats):
         raise _Asked(keys)
 
 
-def keys_of(target: Target, run: Run, width: int) -> jax.Array:
+def keys_of(target: Target, run: Rollout, width: int) -> jax.Array:
     """The keys of the episodes that `run` would play, [width]; nothing is played."""
     try:
         run(_Probe(target, [], width))

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tasid.targets.batches import Run, here
+from tasid.targets.batches import Rollout, here
 from tasid.targets.gym.lane import LaneMaker
 from tasid.targets.ray.session import LOCAL, connect
 from tasid.targets.target import EpisodeFailed, Target
@@ -57,7 +57,7 @@ class Crew:
     def play(
         self,
         target: Target,
-        groups: Sequence[tuple[Run, Sequence[int]]],
+        groups: Sequence[tuple[Rollout, Sequence[int]]],
         width: int,
         perform: Perform = here,
         arrived: Callable[[Any], None] = _nothing,
