@@ -196,7 +196,7 @@ def _group_line(group: Group, rows: Sequence[dict[str, Any]]) -> str:
             continue
         flat = [row for found in ran for row in found]
         spent = sorted(row["episodes"] for row in flat)
-        middle = f"{np.median(spent):.0f} ({spent[0]:,} … {spent[-1]:,})" if auto else ""
+        middle = f"{np.median(spent):,.0f} ({spent[0]:,} … {spent[-1]:,})" if auto else ""
         given = _range(f"{n:,}" for n in (spent[0], spent[-1]))
         cells.append((middle or given).replace(",", "\u202f"))
         medians = sorted(np.median([row["ratio"] for row in found]) for found in ran)

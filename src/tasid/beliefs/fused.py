@@ -157,6 +157,11 @@ def _kernels() -> _Kernels:
         return some
 
     @compiled
+    def agree(payments, ends, paid, over, mute):  # type: ignore[no-untyped-def]
+        """Does an edge agree with what was paid, and with the end or none? As `Said.agrees`."""
+        return (payments >> paid) & (np.int32(ends == over) | mute) & 1
+
+    @compiled
     def forward(edges, said, chances, alpha, later):  # type: ignore[no-untyped-def]
         """α_{h+1} before anything is seen."""
         successor, outcome, share, final, pays = edges
@@ -175,7 +180,7 @@ def _kernels() -> _Kernels:
                     continue
                 ends, payments = np.int32(final[t]), pays[s, k] | silent
                 for n in range(commands.size):
-                    agrees = (payments >> paid[n]) & (np.int32(ends == over[n]) | mute[n]) & 1
+                    agrees = agree(payments, ends, paid[n], over[n], mute[n])
                     chance = slip + (one - eta if intended[n] == k else none)
                     later[t, n] += alpha[s, n] * chance * (one if agrees else unlikely)
 
@@ -215,7 +220,7 @@ def _kernels() -> _Kernels:
                     continue
                 ends, payments = np.int32(final[t]), pays[s, k] | silent
                 for n in range(commands.size):
-                    agrees = (payments >> paid[n]) & (np.int32(ends == over[n]) | mute[n]) & 1
+                    agrees = agree(payments, ends, paid[n], over[n], mute[n])
                     chance = slip + (one - eta if intended[n] == k else none)
                     edge = chance * (one if agrees else unlikely) * beta[t, n]
                     earlier[s, n] += edge

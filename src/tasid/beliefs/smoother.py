@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNLIKELY = 0.05
 """How likely a reward or an end is where the map has none, beside where it has one."""
-LEAST = 1e-9
+_LEAST = 1e-9
 """Added to likelihoods beside the largest, so that float32 never divides nothing by nothing."""
 _TINY = 1e-30
 NEVER = 1e-16
@@ -111,7 +111,7 @@ def likelihoods(scores: jax.Array, used: jax.Array) -> tuple[jax.Array, jax.Arra
     """
     scores = jnp.where(used, scores, 0.0)
     most = scores.max(axis=0)
-    return jnp.exp(scores - most[None]) + LEAST, most
+    return jnp.exp(scores - most[None]) + _LEAST, most
 
 
 def spread(chain: Chain, edges: jax.Array, h: jax.Array) -> jax.Array:
