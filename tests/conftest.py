@@ -1,8 +1,9 @@
 """Shared fixtures: one small lock, learned once by each method.
 
-Most of the time of these tests goes into compiling, so compiled programs are kept, for the
-processes that tests start and for the next time. Workers keep them apart: JAX writes its cache
-without a lock.
+Most of the time of these tests would go into compiling, so nothing is optimised unless a test asks
+for it (`AS_USERS`); `XLA_FLAGS= make test` runs everything as users compile it. Compiled programs
+are kept, for the processes that tests start and for the next time. Workers keep them apart: JAX
+writes its cache without a lock.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
-import pytest
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
 
-import tasid
-from tasid.runs.learn import LearningResult
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+import tasid  # noqa: E402
+from tasid.runs.learn import LearningResult  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -30,11 +35,24 @@ for _name, _value in _SETTINGS.items():
     os.environ[_name.upper()] = str(_value)
 
 
+_ROOM = 1.5 * 2**30
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
-    """Programs of one file are of no use to the next, and would fill the memory."""
+    """Few programs of one file are of use to the next, and all of them would fill the memory."""
     yield
-    jax.clear_caches()
+    if _memory() > _ROOM:
+        jax.clear_caches()
+
+
+def _memory() -> float:
+    """Bytes that this process takes; more than there are where the system does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return float("inf")
+    return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="session")

@@ -240,15 +240,17 @@ class _Group:
 
     def _advance(self, batches: int) -> NDArray[np.float32]:
         """So many iterations of every seed; returns [G, n]."""
-        config = self._plan.config
+        config, parts = self._plan.config, []
         if self._compiled:
             sources = _stack(self._sources)
-            self._states, returns = _advance(config, batches, sources, self._states, self._keys)
-            return np.asarray(returns).reshape(len(self._seeds), -1)
-        state, parts = jax.tree.map(itemgetter(0), self._states), []
+            for _ in range(batches):
+                self._states, returns = _iterate(config, sources, self._states, self._keys)
+                parts.append(returns)
+            return np.concatenate(parts, axis=1)
+        state = jax.tree.map(itemgetter(0), self._states)
         for _ in range(batches):
             state, returns = iterate(config, self._sources[0], state, self._keys[0])
-            parts.append(np.asarray(returns))
+            parts.append(returns)
         self._states = _stack([state])
         return np.concatenate(parts)[None]
 
@@ -279,17 +281,12 @@ class _Group:
         return [Evaluation(episodes, score.mean, score.ci95) for score in scores]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(
-    config: PPOConfig, batches: int, sources: Any, states: PPOState, keys: jax.Array
+@partial(jax.jit, static_argnums=0)
+def _iterate(
+    config: PPOConfig, sources: Any, states: PPOState, keys: jax.Array
 ) -> tuple[PPOState, jax.Array]:
-    def one(source: Any, state: PPOState, key: jax.Array) -> tuple[PPOState, jax.Array]:
-        def body(now: PPOState, _: None) -> tuple[PPOState, jax.Array]:
-            return iterate(config, source, now, key)
-
-        return jax.lax.scan(body, state, None, length=batches)
-
-    return _each(one, sources, states, keys)
+    """One iteration of every seed: compiled once, whatever their number."""
+    return _each(partial(iterate, config), sources, states, keys)
 
 
 @partial(jax.jit, static_argnums=0)
