@@ -16,11 +16,11 @@ os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
+import jax
+import pytest
 
-import tasid  # noqa: E402
-from tasid.runs.learn import LearningResult  # noqa: E402
+import tasid
+from tasid.runs.learn import LearningResult
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -173,8 +173,8 @@ def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
     ("method", "fits", "starts"),
     [
         ("belief", "tasid.learning.belief.refits.fit", 1),
-        ("paper", "tasid.learning.paper.method._fit_all", 1),
-        ("paper", "tasid.learning.paper.method._fit_all", 2),
+        ("paper", "tasid.learning.paper.method.fit_step", 1),
+        ("paper", "tasid.learning.paper.method.fit_step", 2),
     ],
 )
 def test_a_run_in_an_environment_of_ours_fits_nothing_twice(

@@ -14,7 +14,7 @@ from gymnasium import spaces
 import tasid
 from tasid.baselines.ppo import PPOConfig
 from tasid.baselines.training import ppo
-from tasid.learning.paper.tasid import collect, grouped
+from tasid.learning.paper.tasid import collect
 from tasid.maps.sources.toy_text import from_toy_text
 from tasid.models import MLP
 from tasid.policies.decoder import WIDTH, Decoder
@@ -98,8 +98,7 @@ def blank(horizon=LENGTH, inputs=2):
 
 
 def explored(target, *, h=4, episodes=20, inputs=2):
-    stacked = jax.tree.map(lambda leaf: leaf[None], blank(target.horizon, inputs))
-    return collect(grouped([target]), stacked, seed_key(3)[None], h, episodes=episodes)
+    return collect(target, blank(target.horizon, inputs), seed_key(3), h, episodes=episodes)
 
 
 def same(one, other):
@@ -115,7 +114,7 @@ def test_data_do_not_depend_on_how_many_run_at_a_time(num_envs):
     few = explored(tasid.wrap(Line, num_envs=7, horizon=LENGTH))
     more = explored(tasid.wrap(Line, num_envs=num_envs, horizon=LENGTH))
     assert same(few, more)
-    assert few.x.shape == (1, 20, 2)
+    assert few.x.shape == (20, 2)
 
 
 def test_a_single_environment_gives_the_same_data_too():
@@ -139,8 +138,7 @@ def explored_lake(target):
     network = MLP(16, 4, (8,))
     decoder = Decoder.blank(plan, network)
     models = jax.vmap(network.init)(jax.random.split(seed_key(5), 7))
-    stacked = jax.tree.map(lambda leaf: leaf[None], decoder.with_models(models))
-    return collect(grouped([target]), stacked, seed_key(3)[None], 5, episodes=6)
+    return collect(target, decoder.with_models(models), seed_key(3), 5, episodes=6)
 
 
 def lake(horizon):
@@ -152,7 +150,7 @@ def test_few_episodes_are_the_first_of_many():
     target = tasid.wrap(Line, horizon=LENGTH)
     everything = explored(target, episodes=WIDTH + 9)
     for number in (5, WIDTH - 2, WIDTH, WIDTH + 3):
-        whole = jax.tree.map(lambda table: table[:, :number], everything)  # noqa: B023
+        whole = jax.tree.map(lambda table: table[:number], everything)  # noqa: B023
         assert same(explored(target, episodes=number), whole), number
 
 
@@ -206,11 +204,11 @@ def test_samples_after_the_end_are_marked_and_do_not_train():
     data = explored(target, h=4, episodes=60)
     plan = tasid.robust_dp(line_map(), eta=0.2)
     assert plan.route()[3].reward == 0
-    ended = ~np.asarray(data.live[0])
+    ended = ~np.asarray(data.live)
     assert ended.any()
     # Without slips, an episode is over before step 4 iff it stands at the end.
-    assert np.array_equal(ended, data.x[0, :, 0] > 2.5)
-    assert np.array_equal(data.x[0][ended], data.x_next[0][ended])
+    assert np.array_equal(ended, data.x[:, 0] > 2.5)
+    assert np.array_equal(data.x[ended], data.x_next[ended])
 
 
 def test_survivors_are_not_taken_for_everyone():
@@ -222,12 +220,10 @@ def test_survivors_are_not_taken_for_everyone():
 
 
 def test_every_sample_of_a_target_that_never_ends_is_live(lock):
-    one = jax.tree.map(lambda leaf: leaf[None], lock.target)
     plan = tasid.robust_dp(lock.simulator, eta=0.1)
     network = MLP(lock.target.observation_shape[0], 4, (8,))
     decoder = Decoder.blank(plan, network)
-    stacked = jax.tree.map(lambda leaf: leaf[None], decoder)
-    data = collect(one, stacked, seed_key(3)[None], 2, episodes=5)
+    data = collect(lock.target, decoder, seed_key(3), 2, episodes=5)
     assert np.asarray(data.live).all()
 
 
@@ -429,7 +425,7 @@ def test_truncation_before_the_horizon_is_an_error_that_says_so():
     target = tasid.wrap(short, horizon=LENGTH)
     with pytest.raises(ValueError, match=r"truncated before the horizon: after 3 steps.*=6"):
         explored(target, h=4)
-    assert explored(tasid.wrap(short, horizon=3), h=2).x.shape == (1, 20, 2)
+    assert explored(tasid.wrap(short, horizon=3), h=2).x.shape == (20, 2)
 
 
 class Continuous(Line):

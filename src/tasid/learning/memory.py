@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +30,23 @@ class Memory(Protocol):
 
     def keep(self, number: int, seal: str, found: Remembered) -> None:
         """Keep it for the next time."""
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """One learner's part of a memory that several share."""
+
+    memory: Memory
+    learner: int
+    learners: int
+
+    def recall(self, number: int, seal: str) -> Remembered | None:
+        """What this learner kept."""
+        return self.memory.recall(number * self.learners + self.learner, seal)
+
+    def keep(self, number: int, seal: str, found: Remembered) -> None:
+        """Keep it where no other learner does."""
+        self.memory.keep(number * self.learners + self.learner, seal, found)
 
 
 def seal_of(*data: ArrayLike) -> str:

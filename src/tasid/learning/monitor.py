@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.learning.belief.monitor import believed, found_at_work
-from tasid.learning.paper.tasid import collect, grouped
+from tasid.learning.paper.tasid import collect
 from tasid.learning.surprise import EtaEstimate, count_surprises
 from tasid.policies.belief_policy import BeliefPolicy
 from tasid.policies.decoder import WIDTH, Decoder, Tracked
@@ -107,10 +106,9 @@ def calibrate(
 def _calibrate_step(
     policy: Policy, target: Target, h: int, episodes: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    one, group = partial(jax.tree.map, lambda leaf: leaf[0]), lambda leaf: leaf[None]
-    key = jax.random.fold_in(seed_key(seed), CALIBRATION)[None]
+    key = jax.random.fold_in(seed_key(seed), CALIBRATION)
     decoder = policy.decoder
-    data = one(collect(grouped([target]), jax.tree.map(group, decoder), key, h, episodes=episodes))
+    data = collect(target, decoder, key, h, episodes=episodes)
     memory = Tracked(data.states, data.x, jnp.zeros((episodes, 0), jnp.int32), data.cluster)
     decoded = decoder.decode(memory, data.x_next, jnp.int32(h))
     live, right = np.asarray(data.live), np.asarray(decoded.action == data.command)

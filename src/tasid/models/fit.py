@@ -1,6 +1,6 @@
 """The one supervised training loop: maximum likelihood with a held-out set and early stopping.
 
-`fit` is written for one dataset and compiled whole; several seeds train together under `vmap`.
+`fit` is written for one dataset and compiled whole.
 """
 
 from __future__ import annotations

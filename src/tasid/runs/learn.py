@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -31,6 +32,7 @@ from tasid.runs.events import Callback
 from tasid.runs.fits_on_record import FitsOnRecord
 from tasid.runs.journaled import learning_on_record
 from tasid.runs.memory import check_memory
+from tasid.runs.side_by_side import side_by_side
 from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
@@ -144,8 +146,7 @@ def learn(
         episodes: How many to learn from. With "auto" the belief method plays as long as it helps,
             and the paper's takes 1000 a step.
         seed: Draws the episodes and all that is random in learning.
-        seeds: Several, for one result each. By the paper's method they train together under `vmap`,
-            which changes float32 rounding.
+        seeds: Several, for one result each, the same as that of the seed alone.
         method: "belief" learns what states look like from whole episodes and acts on beliefs
             (docs/belief-method.md); "paper" is Algorithm 2.
         classes: What is expected to look alike, "place", "rank" or "action"; evidence decides if
@@ -200,23 +201,20 @@ def learn(
             stack.enter_context(learning_on_record(one, folder, {**request, "seed": number}))
             for one, folder, number in zip(targets, folders, group, strict=True)
         ]
-        # Seeds that train together use the first one's memory.
         places = [record if folder is None else folder / RECORD for folder in folders]
         memories = [None if place is None else FitsOnRecord(place) for place in places]
-        if method == "paper":
-            learned = _run_paper(targets, plans, group, episodes, callbacks, memories)
-            results = [
-                _paper_result(*one, target) for one, target in zip(learned, targets, strict=True)
-            ]
+        how: dict[str, Any] = {"episodes": episodes}
+        if method == "belief":
+            how |= {"classes": classes, "model": model, "begin": begin}
+        jobs = [
+            partial(_LEARNERS[method], *each, **how)
+            for each in zip(targets, plans, group, memories, strict=True)
+        ]
+        # Beliefs use all processors for one seed; environments of others may not bear threads.
+        if method == "paper" and len(jobs) > 1 and all(one.traceable for one in targets):
+            results = side_by_side(jobs, callbacks)
         else:
-            results = [
-                _learn_beliefs(
-                    target, plan, number, episodes, classes, model, callbacks, memory, begin
-                )
-                for target, plan, number, memory in zip(
-                    targets, plans, group, memories, strict=True
-                )
-            ]
+            results = [job(callbacks) for job in jobs]
         for result, folder in zip(results, folders, strict=True):
             if folder is not None:
                 result.policy.save(folder / "policy")
@@ -270,11 +268,12 @@ def _learn_beliefs(
     target: Target,
     plan: RobustPlan,
     seed: int,
+    memory: Memory | None,
+    callbacks: Sequence[Callback],
+    *,
     episodes: Episodes,
     classes: str | None,
     model: Any,
-    callbacks: Sequence[Callback],
-    memory: Memory | None,
     begin: BeliefPolicy | None,
 ) -> LearningResult:
     if episodes != "auto" and (isinstance(episodes, bool) or not isinstance(episodes, int)):
@@ -323,36 +322,46 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
     )
 
 
-Runs = list[tuple[Learned, Diagnostics]]
-
-
-def _run_paper(
-    targets: Sequence[Target],
-    plans: Sequence[RobustPlan],
-    seeds: Sequence[int],
-    episodes: Episodes,
+def _learn_paper(
+    target: Target,
+    plan: RobustPlan,
+    seed: int,
+    memory: Memory | None,
     callbacks: Sequence[Callback],
-    memories: Sequence[Memory | None],
-) -> Runs:
-    """All seeds together under `vmap`; with several starts, a seed's hypotheses together."""
-    if any(plan.simulator.starts.size > 1 for plan in plans):
-        runs: Runs = []
-        for target, plan, seed, memory in zip(targets, plans, seeds, memories, strict=True):
-            one, found = paper_starts(
-                target, plan, seed=seed, episodes=episodes, callbacks=callbacks, memory=memory
-            )
-            notes = Diagnostics(f"{_paper_model(one)} and cluster", one.steps)
-            runs.append((one, _with_starts(notes, plan, found)))
-        return runs
-    if episodes == "auto":
-        episodes = StartCounts.practical(plans[0].simulator.horizon, 1).learn
-    if not isinstance(episodes, int):
-        raise ValueError(
-            f"episodes: {episodes!r} with method 'paper', which needs a number or 'auto'"
+    *,
+    episodes: Episodes,
+) -> LearningResult:
+    if plan.simulator.starts.size > 1:
+        run, found = paper_starts(
+            target, plan, seed=seed, episodes=episodes, callbacks=callbacks, memory=memory
         )
-    learner = PaperLearner(targets, plans, episodes=episodes, seeds=seeds, memory=memories[0])
-    learned = tasid(targets, plans, learner, seeds=seeds, callbacks=callbacks)
-    return [(one, Diagnostics(_paper_model(one), one.steps)) for one in learned]
+        notes = Diagnostics(f"{_paper_model(run)} and cluster", run.steps)
+        notes = _with_starts(notes, plan, found)
+    else:
+        if episodes == "auto":
+            episodes = StartCounts.practical(plan.simulator.horizon, 1).learn
+        if not isinstance(episodes, int):
+            raise ValueError(
+                f"episodes: {episodes!r} with method 'paper', which needs a number or 'auto'"
+            )
+        learner = PaperLearner(target, plan, episodes=episodes, seed=seed, memory=memory)
+        run = tasid(target, plan, learner, seed=seed, callbacks=callbacks)
+        notes = Diagnostics(_paper_model(run), run.steps)
+    policy = Policy(
+        plan,
+        run.decoder,
+        target.observation_shape,
+        target.observation_dtype,
+        "paper",
+        target.environment,
+    )
+    return LearningResult(policy, run.episodes, notes)
+
+
+_LEARNERS: dict[str, Callable[..., LearningResult]] = {
+    "belief": _learn_beliefs,
+    "paper": _learn_paper,
+}
 
 
 def _paper_model(learned: Learned) -> str:
@@ -390,15 +399,3 @@ def _check_match(target: Target, sim: AbstractSimulator) -> None:
         raise ValueError(
             f"simulator: horizon {sim.horizon} on the map, {target.horizon} in the target"
         )
-
-
-def _paper_result(run: Learned, diagnostics: Diagnostics, target: Target) -> LearningResult:
-    policy = Policy(
-        run.plan,
-        run.decoder,
-        target.observation_shape,
-        target.observation_dtype,
-        "paper",
-        target.environment,
-    )
-    return LearningResult(policy, run.episodes, diagnostics)

@@ -6,7 +6,7 @@ n_t; then the best mean return wins, and its policy is the cluster's. Nothing is
 are learned to keep N.
 
 An episode is a pure function of its index, and the counts are fixed beforehand; so the episodes of
-the common stream are dealt out to the N² instances first, and the instances are computed together.
+the common stream are dealt out to the N² instances first, and the instances advance step by step.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.learning.memory import Memory
+from tasid.learning.memory import Memory, SharedMemory
 from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.start_clusters import Clusters, cluster_starts
-from tasid.learning.paper.tasid import Callback, Learned, StepEnded, explore
+from tasid.learning.paper.tasid import Callback, Explored, Learned, StepEnded, explore
 from tasid.maps import AbstractSimulator, RobustPlan
 from tasid.models.clusterer import Clusterer
 from tasid.policies.decoder import WIDTH, Decoder
-from tasid.targets.batches import batch_tables, in_batches
+from tasid.targets.batches import batch_tables, joined
 from tasid.targets.rollout import roll
 from tasid.targets.streams import ONLINE
 from tasid.targets.target import Target, episode_keys, seed_key
@@ -132,38 +132,28 @@ def learn_each_start(
     starts = [int(start) for start in plan.simulator.starts]
     pairs = [(k, start) for k in range(len(starts)) for start in starts]
     dealt, counts = _deal(target, clusters.clusterer, counts, len(starts), seed)
-    steps = plan.simulator.horizon - 1
-    learner = PaperLearner(
-        [target] * len(pairs),
-        [replace(plan, simulator=plan.simulator.with_start(start)) for _, start in pairs],
-        episodes=counts.learn,
-        seeds=[(7919 * seed + 1 + number) % 2**31 for number in range(len(pairs))],
-        memory=memory,
-    )
-    history, used = [], 0
-    for h in range(steps):
-        wanted, started = learner.episodes, time.perf_counter()
-        data = _over_instances(
-            target, explore, learner.decoder, dealt.keys(used, wanted), jnp.int32(h)
+    instances = [
+        _Instance(
+            target,
+            PaperLearner(
+                target,
+                replace(plan, simulator=plan.simulator.with_start(start)),
+                episodes=counts.learn,
+                seed=(7919 * seed + 1 + i) % 2**31,
+                memory=None if memory is None else SharedMemory(memory, i, len(pairs)),
+            ),
+            episode_keys(seed_key(seed), ONLINE, jnp.asarray(dealt.episodes[i])),
         )
-        collected = time.perf_counter()
-        fitted = learner.learn(h, data)
-        used += wanted
-        ended = StepEnded(
-            seed=seed,
-            step=h,
-            steps=steps,
-            episodes=wanted * len(pairs),
-            validation_loss=float(np.mean(fitted.validation_loss)),
-            epochs=int(max(fitted.epochs)),
-            seconds_collecting=collected - started,
-            seconds_fitting=time.perf_counter() - collected,
-        )
-        history.append(ended)
+        for i, (_, start) in enumerate(pairs)
+    ]
+    history = []
+    for h in range(plan.simulator.horizon - 1):
+        history.append(_advanced(instances, h, seed=seed, steps=plan.simulator.horizon - 1))
         for callback in callbacks:
-            callback(ended)
-    keys = dealt.keys(counts.learn, counts.test)
-    returns = np.asarray(_over_instances(target, _earn, learner.decoder, keys, jnp.int32(0)))
+            callback(history[-1])
+    returns = np.stack(
+        [one.returns(range(counts.learn, counts.learn + counts.test)) for one in instances]
+    )
     hypotheses, winners = _verdicts(pairs, returns, counts)
     found = StartsFound(
         clusters=clusters,
@@ -172,7 +162,7 @@ def learn_each_start(
         episodes=counts.cluster + dealt.elapsed - counts.learn * len(starts),
         unseen=_unseen(plan.simulator, {pairs[w][1] for w in winners}, counts.cluster),
     )
-    decoder = _united(learner.decoder, winners, found)
+    decoder = _united([instances[w].learner.decoder for w in winners], found)
     total = counts.cluster + dealt.elapsed
     return Learned(seed, plan, decoder, total, tuple(history)), found
 
@@ -183,21 +173,61 @@ def _unseen(sim: AbstractSimulator, taken: set[int], episodes: int) -> tuple[int
     return tuple(start for start in expected if start not in taken or expected[start] < 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Dealt:
+class _Instance(NamedTuple):
+    """Algorithm 2 for a cluster and a start it might be, on the episodes that it was dealt."""
+
+    target: Target
+    learner: PaperLearner
+    keys: jax.Array
+    """Of its episodes, in order, [n_l + n_t]."""
+
+    def explored(self, h: int) -> Explored:
+        """The data of step h."""
+        each = self.learner.episodes
+        found: Explored = self._over(explore, range(h * each, (h + 1) * each), jnp.int32(h))
+        return found
+
+    def returns(self, episodes: range) -> NDArray[np.float64]:
+        """What the policy earns."""
+        return np.asarray(self._over(_earn, episodes))
+
+    def _over(self, run: Callable[..., Any], episodes: range, *more: Any) -> Any:
+        """Tables [n, …] of `run`; the last batch is filled up with episodes that are dropped."""
+        width, parts = min(WIDTH, len(episodes)), []
+        for first in range(0, len(episodes), width):
+            rows = range(min(width, len(episodes) - first))
+            places = np.minimum(episodes.start + first + np.arange(width), episodes[-1])
+            arguments = self.learner.decoder, self.keys[places], *more
+            parts.append(batch_tables(self.target, run, *arguments, rows=rows, width=width))
+        return joined(parts)
+
+
+def _advanced(instances: Sequence[_Instance], h: int, *, seed: int, steps: int) -> StepEnded:
+    """One step of every instance."""
+    started = time.perf_counter()
+    data = [one.explored(h) for one in instances]
+    collected = time.perf_counter()
+    with ThreadPoolExecutor(2) as pool:
+        fitted = list(pool.map(lambda one, seen: one.learner.learn(h, seen), instances, data))
+    return StepEnded(
+        seed=seed,
+        step=h,
+        steps=steps,
+        episodes=sum(one.learner.episodes for one in instances),
+        validation_loss=float(np.mean([one.validation_loss for one in fitted])),
+        epochs=max(one.epochs for one in fitted),
+        seconds_collecting=collected - started,
+        seconds_fitting=time.perf_counter() - collected,
+    )
+
+
+class _Dealt(NamedTuple):
     """The stream's episodes, in the order in which every instance gets them."""
 
-    seed: int
     episodes: NDArray[np.int64]
     """Indices in the stream, [instances, n_l + n_t]."""
     elapsed: int
     """How long the stream had to be."""
-
-    def keys(self, first: int, number: int) -> jax.Array:
-        """Keys of the episodes first … of every instance, [instances, number]."""
-        rows = self.episodes[:, first : first + number]
-        keys = episode_keys(seed_key(self.seed), ONLINE, jnp.asarray(rows.ravel()))
-        return keys.reshape(rows.shape)
 
 
 def _deal(
@@ -231,7 +261,7 @@ def _deal(
                 f"cluster; they need {max(16, 2 * target.horizon + 2)} or more each"
             )
     dealt = np.concatenate([queue[: each * number].reshape(number, each) for queue in queues])
-    return _Dealt(seed, dealt, int(dealt.max()) + 1), counts
+    return _Dealt(dealt, int(dealt.max()) + 1), counts
 
 
 def _group(target: Any, clusterer: Clusterer, key: jax.Array, first: Any) -> jax.Array:
@@ -239,43 +269,8 @@ def _group(target: Any, clusterer: Clusterer, key: jax.Array, first: Any) -> jax
     return clusterer(observations)
 
 
-def _earn(target: Any, decoder: Decoder, keys: jax.Array, h: jax.Array) -> jax.Array:
+def _earn(target: Any, decoder: Decoder, keys: jax.Array) -> jax.Array:
     return roll(target, decoder, keys, steps=target.horizon).returns
-
-
-Run = Callable[[Any, Decoder, jax.Array, jax.Array], Any]
-
-
-def _over_instances(
-    target: Target, run: Run, decoders: Decoder, keys: jax.Array, h: jax.Array
-) -> Any:
-    """`run` for all instances' episodes [instances, n]; tables [instances, n, …]."""
-    number = keys.shape[1]
-    width, parts = min(WIDTH, number), []
-    for first in range(0, number, width):
-        # The last batch is filled up with episodes that are dropped again.
-        places = np.minimum(np.arange(first, first + width), number - 1)
-        rows = range(min(width, number - first))
-        if target.traceable:
-            tables = _together(run, target, decoders, keys[:, places], h)
-            parts.append(jax.tree.map(lambda t, rows=rows: np.asarray(t)[:, : len(rows)], tables))
-            continue
-        each = []
-        for i in range(keys.shape[0]):
-            decoder = jax.tree.map(lambda leaf, i=i: leaf[i], decoders)
-            alone = partial(_alone, run, decoder, keys[i, places], h)
-            each.append(in_batches(target, alone, rows=rows, width=width))
-        parts.append(jax.tree.map(lambda *tables: np.stack(tables), *each))
-    return jax.tree.map(lambda *tables: np.concatenate(tables, axis=1), *parts)
-
-
-def _alone(run: Run, decoder: Decoder, keys: jax.Array, h: jax.Array, target: Any) -> Any:
-    return run(target, decoder, keys, h)
-
-
-@partial(jax.jit, static_argnums=0)
-def _together(run: Run, target: Any, decoders: Decoder, keys: jax.Array, h: jax.Array) -> Any:
-    return jax.vmap(run, in_axes=(None, 0, 0, None))(target, decoders, keys, h)
 
 
 def _verdicts(
@@ -305,8 +300,7 @@ def _verdicts(
     return tuple(hypotheses), winners
 
 
-def _united(decoders: Decoder, winners: Sequence[int], found: StartsFound) -> Decoder:
+def _united(winners: Sequence[Decoder], found: StartsFound) -> Decoder:
     """One decoder of the winners: every cluster has its own models."""
-    one = jax.tree.map(lambda leaf: leaf[winners[0]], decoders)
-    models = decoders.models[np.array(winners)]
-    return one.with_models(models).with_starts(found.clusters.clusterer, found.starts)
+    models = jnp.stack([one.models for one in winners])
+    return winners[0].with_models(models).with_starts(found.clusters.clusterer, found.starts)

@@ -6,7 +6,6 @@ starts from the parameters of step h with a fresh Adam. Nothing is standardised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -20,34 +19,33 @@ from tasid.models import MLP, Fit, FitConfig, Network, Transitions, fit
 from tasid.models.convolution import CNN
 from tasid.policies.decoder import Decoder
 from tasid.targets.streams import EPOCHS, FITTING
-from tasid.targets.target import Target, seed_key, stream
+from tasid.targets.target import Target, seed_key
 
 IMAGES = FitConfig(batch_size=256, clip=100.0)
 """The paper's hyper-parameters for images."""
 
 
 class PaperLearner:
-    """Algorithm 2, line 11, for one seed or several under `vmap`."""
+    """Algorithm 2, line 11."""
 
     def __init__(
         self,
-        targets: Sequence[Target],
-        plans: Sequence[RobustPlan],
+        target: Target,
+        plan: RobustPlan,
         *,
         episodes: int,
-        seeds: Sequence[int],
+        seed: int,
         config: FitConfig | None = None,
         memory: Memory | None = None,
     ) -> None:
         self._memory = memory
-        self._network = paper_network(targets[0])
+        self._network = paper_network(target)
         self._config = config or (IMAGES if isinstance(self._network, CNN) else FitConfig())
-        self.episodes = episodes_per_step(episodes, plans[0].simulator.horizon, self._config)
-        keys = jnp.stack([seed_key(seed) for seed in seeds])
-        self._keys = stream(keys, EPOCHS)
-        self._models = jax.vmap(self._network.init)(stream(keys, FITTING))
-        decoders = [Decoder.blank(plan, self._network) for plan in plans]
-        self.decoder = jax.tree.map(lambda *leaves: jnp.stack(leaves), *decoders)
+        self.episodes = episodes_per_step(episodes, plan.simulator.horizon, self._config)
+        key = seed_key(seed)
+        self._key = jax.random.fold_in(key, EPOCHS)
+        self._model = self._network.init(jax.random.fold_in(key, FITTING))
+        self.decoder = Decoder.blank(plan, self._network)
 
     def learn(self, h: int, data: Explored) -> Fitted:
         """f_h = argmax_f Σ ln f(a_h | x_h, x_{h+1}), warm-started from f_{h−1}."""
@@ -58,20 +56,11 @@ class PaperLearner:
             weight=jnp.asarray(data.live, jnp.float32),
         )
         found = self._fitted(h, transitions)
-        self._models = found.parameters
-        self.decoder = jax.vmap(lambda decoder, model: decoder.with_model(h, model))(
-            self.decoder, found.parameters
-        )
-        return Fitted(
-            np.asarray(found.validation_loss).tolist(),
-            np.asarray(found.epochs).tolist(),
-            [
-                [(float(a), float(b)) for a, b in rows[:epochs]]
-                for rows, epochs in zip(
-                    np.asarray(found.history), np.asarray(found.epochs), strict=True
-                )
-            ],
-        )
+        self._model = found.parameters
+        self.decoder = self.decoder.with_model(h, found.parameters)
+        epochs = int(found.epochs)
+        history = [(float(a), float(b)) for a, b in np.asarray(found.history)[:epochs]]
+        return Fitted(float(found.validation_loss), epochs, history)
 
     def _fitted(self, h: int, data: Transitions) -> Fit:
         """The step's fit, unless it is remembered."""
@@ -87,8 +76,8 @@ class PaperLearner:
         return found
 
     def _fit(self, h: int, data: Transitions) -> Fit:
-        keys = stream(self._keys, h)
-        return _fit_all(self._network, self._config, self._models, data, keys)
+        key = jax.random.fold_in(self._key, h)
+        return fit_step(self._network, self._config, self._model, data, key)
 
 
 def paper_network(target: Target) -> MLP | CNN:
@@ -110,10 +99,8 @@ def episodes_per_step(episodes: int, horizon: int, config: FitConfig) -> int:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _fit_all(
-    network: Network, config: FitConfig, models: jax.Array, data: Transitions, keys: jax.Array
+def fit_step(
+    network: Network, config: FitConfig, model: jax.Array, data: Transitions, key: jax.Array
 ) -> Fit:
-    def one(model: jax.Array, rows: Transitions, key: jax.Array) -> Fit:
-        return fit(network, config, model, *config.split(rows), key)
-
-    return jax.vmap(one)(models, data, keys)
+    """One step's model from that of the step before; the last rows are held out."""
+    return fit(network, config, model, *config.split(data), key)

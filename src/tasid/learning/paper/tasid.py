@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tasid.maps import RobustPlan
 from tasid.policies.decoder import WIDTH, Decoder, Tracked
-from tasid.targets.batches import in_batches
+from tasid.targets.batches import episode_tables
 from tasid.targets.rollout import roll
 from tasid.targets.streams import ACTING
 from tasid.targets.target import Target, episode_keys, seed_key, stream, unfinished
@@ -67,26 +63,26 @@ Callback = Callable[[Event], None]
 
 
 class Explored(NamedTuple):
-    """Transitions of one step, each from an episode of its own; all arrays are [G, n, …]."""
+    """Transitions of one step, each from an episode of its own; all arrays are [n, …]."""
 
-    x: Shaped[Array, "G n *x"]
-    x_next: Shaped[Array, "G n *x"]
-    states: Int[Array, "G n"]
+    x: Shaped[Array, "n ..."]
+    x_next: Shaped[Array, "n ..."]
+    states: Int[Array, " n"]
     """ŝ_h, where the policy believed to be."""
-    command: Int[Array, "G n"]
+    command: Int[Array, " n"]
     """The action that was executed, drawn uniformly."""
-    live: Bool[Array, "G n"]
+    live: Bool[Array, " n"]
     """Had the episode not ended before this step? If it had, it counts, and teaches nothing."""
-    cluster: Int[Array, "G n"] | None = None
+    cluster: Int[Array, " n"] | None = None
     """φ̂(x_0), where every cluster of starts has models of its own."""
 
 
 class Fitted(NamedTuple):
-    """How the fit of one step went, for every seed."""
+    """How the fit of one step went."""
 
-    validation_loss: Sequence[float]
-    epochs: Sequence[int]
-    history: Sequence[Sequence[tuple[float, float]]]
+    validation_loss: float
+    epochs: int
+    history: Sequence[tuple[float, float]]
     """Training and validation loss of every epoch."""
 
 
@@ -95,7 +91,7 @@ class Learner(Protocol):
 
     @property
     def decoder(self) -> Decoder:
-        """The decoders so far, stacked over seeds."""
+        """The decoder so far."""
 
     @property
     def episodes(self) -> int:
@@ -117,108 +113,53 @@ class Learned:
 
 
 def tasid(
-    targets: Sequence[Target],
-    plans: Sequence[RobustPlan],
+    target: Target,
+    plan: RobustPlan,
     learner: Learner,
     *,
-    seeds: Sequence[int],
+    seed: int,
     callbacks: Sequence[Callback] = (),
-) -> list[Learned]:
-    """Algorithm 2 from line 4 on, for one seed or several that advance together.
+) -> Learned:
+    """Algorithm 2 from line 4 on.
 
-    Line 1 made the `plans`; by line 3, the decoder that the `learner` starts with acts at the
+    Line 1 made the `plan`; by line 3, the decoder that the `learner` starts with acts at the
     first step by the plan at the start state.
     """
-    target, keys = grouped(targets), jnp.stack([seed_key(seed) for seed in seeds])
-    history: list[list[StepEnded]] = [[] for _ in seeds]
-    steps = plans[0].simulator.horizon - 1
+    key, history = seed_key(seed), list[StepEnded]()
+    steps = plan.simulator.horizon - 1
 
     for h in range(steps):
         # Lines 5–10: roll in with π, explore one step, remember the transition.
         started = time.perf_counter()
-        data = collect(target, learner.decoder, keys, h, episodes=learner.episodes)
+        data = collect(target, learner.decoder, key, h, episodes=learner.episodes)
         collected = time.perf_counter()
         # Lines 11–14: fit f_h; α_h, φ_{h+1} and π_{h+1} are the decoder with one model more.
         fitted = learner.learn(h, data)
-        ended_at = time.perf_counter()
-        for i, seed in enumerate(seeds):
-            ended = StepEnded(
-                seed=seed,
-                step=h,
-                steps=steps,
-                episodes=learner.episodes,
-                validation_loss=float(fitted.validation_loss[i]),
-                epochs=int(fitted.epochs[i]),
-                seconds_collecting=collected - started,
-                seconds_fitting=ended_at - collected,
-            )
-            history[i].append(ended)
-            _announce(callbacks, ended, fitted.history[i])
-
-    return [
-        Learned(
+        ended = StepEnded(
             seed=seed,
-            plan=plans[i],
-            decoder=jax.tree.map(itemgetter(i), learner.decoder),
-            episodes=sum(step.episodes for step in history[i]),
-            steps=tuple(history[i]),
+            step=h,
+            steps=steps,
+            episodes=learner.episodes,
+            validation_loss=fitted.validation_loss,
+            epochs=fitted.epochs,
+            seconds_collecting=collected - started,
+            seconds_fitting=time.perf_counter() - collected,
         )
-        for i, seed in enumerate(seeds)
-    ]
+        history.append(ended)
+        _announce(callbacks, ended, fitted.history)
+
+    episodes = sum(step.episodes for step in history)
+    return Learned(seed, plan, learner.decoder, episodes, tuple(history))
 
 
-def collect(target: Any, decoder: Decoder, keys: jax.Array, h: int, *, episodes: int) -> Explored:
-    """Fresh episodes 0 … episodes − 1 of step h, for every seed.
-
-    `target` is what `grouped` made of the seeds' targets.
-    """
-    firsts = range(0, episodes, WIDTH)
-    if isinstance(target, list):
-        return _collect_on_host(target, decoder, keys, h, firsts, episodes)
-
-    def one(first: int) -> Explored:
-        return _explore_all(target, decoder, keys, h, first)
-
-    # Chunks are pure: two threads change the time and nothing else.
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        parts = list(pool.map(one, firsts))
-    return jax.tree.map(lambda *tables: jnp.concatenate(tables, axis=1)[:, :episodes], *parts)
+def collect(target: Target, decoder: Decoder, key: jax.Array, h: int, *, episodes: int) -> Explored:
+    """Fresh episodes 0 … episodes − 1 of step h."""
+    arguments = decoder, key, jnp.int32(h)
+    found: Explored = episode_tables(target, _explore, *arguments, episodes=episodes, width=WIDTH)
+    return found
 
 
-def grouped(targets: Sequence[Target]) -> Any:
-    """The seeds' targets as one stacked pytree, or as a list where JAX cannot trace them."""
-    return _stack(targets) if all(one.traceable for one in targets) else list(targets)
-
-
-def _collect_on_host(
-    targets: Sequence[Target],
-    decoders: Decoder,
-    keys: jax.Array,
-    h: int,
-    firsts: range,
-    episodes: int,
-) -> Explored:
-    """The same episodes step by step: none but those wanted run, in the slots they always have."""
-    found = []
-    for i, target in enumerate(targets):
-        decoder = jax.tree.map(itemgetter(i), decoders)
-        parts = []
-        for first in firsts:
-            run = partial(_explore, decoder=decoder, key=keys[i], h=h, first=first)
-            slots = range(min(WIDTH, episodes - first))
-            parts.append(in_batches(target, run, rows=slots, width=WIDTH))
-        found.append(jax.tree.map(lambda *tables: np.concatenate(tables), *parts))
-    return jax.tree.map(lambda *tables: np.stack(tables), *found)
-
-
-@jax.jit
-def _explore_all(
-    targets: Any, decoders: Decoder, keys: jax.Array, h: jax.Array, first: jax.Array
-) -> Explored:
-    return jax.vmap(partial(_explore, h=h, first=first))(targets, decoders, keys)
-
-
-def _explore(target: Target, decoder: Decoder, key: jax.Array, *, h: Any, first: Any) -> Explored:
+def _explore(target: Target, decoder: Decoder, key: jax.Array, h: Any, first: Any) -> Explored:
     """Lines 7–9 for one batch of fresh episodes of step h."""
     return explore(target, decoder, _draw_episodes(key, h, first), h)
 
@@ -251,10 +192,6 @@ def random_actions(keys: jax.Array, number: int) -> jax.Array:
     """One of so many actions for every key, uniformly, int32 [W]."""
     drawn = jax.vmap(jax.random.uniform)(keys)
     return jnp.minimum((drawn * number).astype(jnp.int32), number - 1)
-
-
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def _announce(
