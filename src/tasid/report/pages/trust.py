@@ -9,7 +9,7 @@ from typing import Any
 
 from tasid.policies import BeliefPolicy
 from tasid.report.pages.findings import RunFindings
-from tasid.report.text.wording import count, episodes_of, percent, sentence, unbroken
+from tasid.report.text.wording import count, percent, sentence
 
 _ALIKE = {
     "place": "every place of the map has a look of its own",
@@ -40,42 +40,6 @@ def winner(found: RunFindings) -> str | None:
         meanings = [said for said in (_ALIKE.get(found.policy.classes), begun) if said]
     explained = "; ".join(meanings)
     return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
-
-
-def stopped(found: RunFindings) -> str:
-    """How many episodes in how many batches, and why no more."""
-    beliefs = found.beliefs
-    if beliefs is None:
-        return ""
-    number = len(beliefs.batches)
-    said = (
-        f"It took {episodes_of(int(beliefs.ends[-1]))} in {count(number)} "
-        f"{'batch' if number == 1 else 'batches'}."
-    )
-    return said if beliefs.stopped is None else f"{said} Why no more: {sentence(beliefs.stopped)}"
-
-
-def verdict(found: RunFindings) -> str | None:
-    """Does what was seen speak against the planned η?"""
-    eta = found.diagnostics.eta
-    if eta is None:
-        return None
-    planned = unbroken(f"η = {eta.planned:g}")
-    if eta.exceeded:
-        return (
-            f"If {planned} were right, so many unintended outcomes would be all but impossible "
-            f"({unbroken(_probability(eta.p_value))}): the plan allows for too little."
-        )
-    if eta.rate > eta.planned:
-        return (
-            f"This is more than {planned}, but chance alone explains it "
-            f"({unbroken(_probability(eta.p_value))})."
-        )
-    return f"Nothing here speaks against {planned}."
-
-
-def _probability(p_value: float) -> str:
-    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
 def map_error_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
