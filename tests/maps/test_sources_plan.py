@@ -15,7 +15,7 @@ from tasid.maps import AbstractSimulator, certify, robust_dp, worst_case_value
 from tasid.maps.planning.backward import frontier_when_cheaper, layers
 from tasid.maps.planning.flips import Way, bisected, in_words, spans_of, way_of
 from tasid.report import plan_picture
-from tasid.report.figures.grid_routes import arrival_values
+from tasid.report.figures.grid_heat import arrival_values
 from tasid.report.figures.routes import Routes
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tasid.maps import AbstractSimulator
 from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.certification import Planned, certification
 from tasid.targets import Target
@@ -65,9 +64,5 @@ def certify_return(
         attempt=attempt,
         seed=seed,
     )
-    return replace(found, blind_value=_blind(target, policy.plan.simulator))
-
-
-def _blind(target: Target, sim: AbstractSimulator) -> float | None:
-    latent = target.latent_on(sim)
-    return None if latent is None else latent.blind_value()
+    latent = target.latent_on(policy.plan.simulator)
+    return replace(found, blind_value=None if latent is None else latent.blind_value())

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tasid.checks.dynamics import along_the_route, at_random, repeats
-from tasid.checks.limits import limit_of, weigh
-from tasid.checks.population import PopulationLimit
+from tasid.checks.population import PopulationLimit, limit_of, weigh
 from tasid.checks.sight import SlipRate, leaks, sight, slips
 from tasid.checks.subject import Finding, Subject, fine, note, problem
 from tasid.learning import METHODS
@@ -101,16 +100,18 @@ def check_target(
     sim = simulator if simulator is not None else env.simulator
     if sim is None:
         raise ValueError("simulator: this target brings no map of its own; give one")
-    findings: list[Finding] = []
     rate: SlipRate | None = None
-    target, told = _fitted(env, sim)
-    findings.extend(told)
+    target, findings = _fitted(env, sim)
     findings.extend(_eta_of_the_table(env, sim, eta))
     if target is not None:
         subject = Subject(target, sim, eta, episodes, seed)
         try:
-            for test in _tests(subject):
-                findings.extend(test(subject))
+            findings.extend(repeats(subject))
+            findings.extend(sight(subject))
+            if len(sim.starts) == 1:
+                findings.extend(along_the_route(subject))
+            findings.extend(at_random(subject))
+            findings.extend(leaks(subject))
             if len(sim.starts) == 1:
                 rate, found = slips(subject)
                 findings.append(found)
@@ -122,15 +123,6 @@ def check_target(
         weigh(limit, method=method) if limit is not None else note("population limit", why)
     )
     return Check(tuple(findings), rate, limit)
-
-
-def _tests(subject: Subject) -> list[Callable[[Subject], Iterator[Finding]]]:
-    single = [along_the_route] if len(subject.sim.starts) == 1 else []
-    return [_repeats, sight, *single, at_random, leaks]
-
-
-def _repeats(subject: Subject) -> Iterator[Finding]:
-    yield repeats(subject)
 
 
 def _fitted(env: Target, sim: AbstractSimulator) -> tuple[Target | None, list[Finding]]:

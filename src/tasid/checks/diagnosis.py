@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.checks.belief_diagnosis import beliefs_right
+from tasid.beliefs.actor import BeliefActor
+from tasid.beliefs.chain import at
 from tasid.policies import BeliefPolicy, Policy
 from tasid.policies.decoder import WIDTH, Decoder
 from tasid.targets import BlockMDP, Latent
@@ -42,13 +43,10 @@ def diagnose(
     policy: BeliefPolicy | Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0
 ) -> Diagnosis:
     """Run the policy and compare what it decoded with what was."""
-    if isinstance(policy, BeliefPolicy):
-        right = beliefs_right(policy, env, episodes=episodes, seed=seed)[0].mean(axis=1)
-        return Diagnosis(right[1:], right)
-    arguments = policy.decoder, seed_key(seed)
-    hits = episode_tables(env.target, _right, *arguments, episodes=episodes, width=WIDTH)
+    actor = policy.actor if isinstance(policy, BeliefPolicy) else policy.decoder
+    hits = episode_tables(env.target, _hits, actor, seed_key(seed), episodes=episodes, width=WIDTH)
     decoded, tracked = (table.mean(axis=0) for table in hits)
-    return Diagnosis(decoded[:-1], tracked)
+    return Diagnosis(tracked[1:] if isinstance(policy, BeliefPolicy) else decoded[:-1], tracked)
 
 
 def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
@@ -67,23 +65,27 @@ def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0)
     return float(shared.max(axis=1).sum() / shared.sum())
 
 
-def _right(
-    target: Any, decoder: Decoder, key: jax.Array, first: jax.Array
+def _hits(
+    target: Any, actor: BeliefActor | Decoder, key: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Of every episode and step, [W, H]."""
+    """Of every episode and step, [W, H]: was the transition decoded rightly, and the state?"""
     keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
-    decoded, tracked = trace(target, decoder, keys, record=partial(_hits, decoder))[1]
+    record: Any = _believed if isinstance(actor, BeliefActor) else _decoded
+    decoded, tracked = trace(target, actor, keys, record=partial(record, actor))[1]
     return decoded.T, tracked.T
 
 
-def _hits(
-    decoder: Decoder,
-    before: Moment,
-    actions: jax.Array,
-    after: Moment,
-    h: jax.Array,
+def _believed(
+    actor: BeliefActor, before: Moment, actions: jax.Array, after: Moment, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Was the transition of this step decoded rightly, and was the state before it?"""
+    belief = after.carry.belief[:, : actions.shape[0]]
+    right = at(actor.chain.states, h)[belief.argmax(axis=0)] == Latent.states(before.state)
+    return right, right
+
+
+def _decoded(
+    decoder: Decoder, before: Moment, actions: jax.Array, after: Moment, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     was, became = Latent.states(before.state), Latent.states(after.state)
     tracked = after.carry.states == was
     if decoder.num_models == 0:

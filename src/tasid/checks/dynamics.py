@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, mode
 
 from tasid.checks.open_loop import BlindEpisodes, play
 from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
@@ -18,7 +18,7 @@ _REPEATED = 4
 _REPEATED_STEPS = 8
 
 
-def repeats(subject: Subject) -> Finding:
+def repeats(subject: Subject) -> Iterator[Finding]:
     """The same seed and the same commands: the same episode?"""
     steps = min(subject.sim.horizon, _REPEATED_STEPS)
     commands = _random_commands(subject, _REPEATED, steps)
@@ -27,14 +27,16 @@ def repeats(subject: Subject) -> Finding:
     for h in keep:
         if not np.array_equal(one.seen[h], two.seen[h], equal_nan=True):
             where = "the first observation" if h == 0 else f"the observation after {h} steps"
-            return problem(
+            yield problem(
                 "repeats",
                 f"{where} differs when an episode is run again with the same seed and commands: "
                 "the environment ignores the seed of reset, so no result can be repeated",
             )
-    if not np.array_equal(one.rewards, two.rewards):
-        return problem("repeats", "rewards differ when an episode is run again with the same seed")
-    return fine("repeats", "the same seed gives the same episode")
+            return
+    if np.array_equal(one.rewards, two.rewards):
+        yield fine("repeats", "the same seed gives the same episode")
+    else:
+        yield problem("repeats", "rewards differ when an episode is run again with the same seed")
 
 
 def along_the_route(subject: Subject) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def _rewards_agree(
         fitting &= _near(played.rewards[:, h], said)
         count = int(fitting.sum())
         if binom.cdf(count, number, undisturbed) < LEVEL / len(actions):
-            paid = _commonest(played.rewards[:, h])
+            paid = mode(played.rewards[:, h]).mode
             where = f"state {subject.sim.states[state]}, {subject.name(action)}"
             return problem(
                 "rewards",
@@ -144,8 +146,3 @@ def _random_commands(subject: Subject, episodes: int, steps: int) -> NDArray[np.
 def _near(values: NDArray[np.float64], wanted: NDArray[np.float64] | float) -> NDArray[np.bool_]:
     close: NDArray[np.bool_] = np.abs(values - wanted) <= _CLOSE * np.maximum(1.0, np.abs(wanted))
     return close
-
-
-def _commonest(values: NDArray[np.float64]) -> float:
-    found, counts = np.unique(values, return_counts=True)
-    return float(found[counts.argmax()])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from scipy.stats import binom, binomtest
 from threadpoolctl import threadpool_limits
 
@@ -112,10 +113,8 @@ def _scores(rows: Floats, weights: Floats) -> Floats:
 
 def _log_f(rows: Floats, weights: Floats) -> Floats:
     """ln f of every label, [n, L]."""
-    scores = _scores(rows, weights)
-    scores -= scores.max(axis=1, keepdims=True)
-    scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-    return scores
+    log_f: Floats = log_softmax(_scores(rows, weights), axis=1)
+    return log_f
 
 
 def _flat(observations: NDArray[Any]) -> NDArray[Any]:

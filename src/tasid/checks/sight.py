@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.checks.open_loop import BlindEpisodes, play
+from tasid.checks.open_loop import play
 from tasid.checks.separability import Accuracy, separability
 from tasid.checks.sites import Comparison, equal_pairs
 from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
@@ -49,8 +49,7 @@ def leaks(subject: Subject) -> Iterator[Finding]:
         )
         return
     for number, site in enumerate(pairs):
-        played = _explore(subject, site, 3_000_000 + 100_000 * number)
-        found = _told_apart(played, site)
+        found = _told_apart(subject, site, 3_000_000 + 100_000 * number)
         most = 0.5 + site.sure * subject.eta / 2 + (1.0 - site.sure) / 2
         if found.p_value(most) < LEVEL / len(pairs):
             one, other = (subject.name(action) for action in site.actions)
@@ -85,8 +84,7 @@ def slips(subject: Subject) -> tuple[SlipRate | None, Finding]:
 
 
 def _slips_at(subject: Subject, site: Comparison) -> tuple[SlipRate | None, Finding]:
-    played = _explore(subject, site, 4_000_000)
-    found = _told_apart(played, site)
+    found = _told_apart(subject, site, 4_000_000)
     low, high = found.interval
     chance = 1.0 / len(site.actions)
     if (found.rate - chance) / (1.0 - chance) < _UNREADABLE:
@@ -108,8 +106,8 @@ def _slips_at(subject: Subject, site: Comparison) -> tuple[SlipRate | None, Find
     return rate, fine("η", f"{said}; planned for: {subject.eta:g}")
 
 
-def _explore(subject: Subject, site: Comparison, first: int) -> BlindEpisodes:
-    """Go to the site, then command one of its actions at random."""
+def _told_apart(subject: Subject, site: Comparison, first: int) -> Accuracy:
+    """Go to the site, command one of its actions at random, and guess which by what was seen."""
     episodes = subject.episodes
     rng = np.random.default_rng([subject.seed, site.h, *site.actions])
     drawn = rng.permutation(np.arange(episodes) % len(site.actions))
@@ -117,13 +115,8 @@ def _explore(subject: Subject, site: Comparison, first: int) -> BlindEpisodes:
     commands[:, :-1] = site.prefix
     commands[:, -1] = np.array(site.actions)[drawn]
     keep = (site.h, site.h + 1)
-    return play(subject.target, commands, seed=subject.seed, first=first, keep=keep)
-
-
-def _told_apart(played: BlindEpisodes, site: Comparison) -> Accuracy:
-    label = np.array([site.actions.index(int(a)) for a in played.commands[:, site.h]])
-    before, after = played.seen[site.h], played.seen[site.h + 1]
-    return separability(before, after, label)
+    played = play(subject.target, commands, seed=subject.seed, first=first, keep=keep)
+    return separability(played.seen[site.h], played.seen[site.h + 1], drawn)
 
 
 def sight(subject: Subject) -> Iterator[Finding]:

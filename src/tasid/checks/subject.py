@@ -74,13 +74,13 @@ class Subject:
         """The states reachable at step 0, 1, …, H."""
         return layers(self.sim)
 
-    def sites(self, fewest: float = 0.5) -> list[tuple[int, int]]:
-        """Steps and states of the route that are reached with at least this probability."""
+    def sites(self) -> list[tuple[int, int]]:
+        """Steps and states of the route that are reached in at least half of the episodes."""
         states, actions = self.route
         return [
             (h, state)
             for h, state in enumerate(states[: len(actions)])
-            if (1.0 - self.eta) ** h >= fewest
+            if (1.0 - self.eta) ** h >= 0.5
         ]
 
     def name(self, action: int) -> str:

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,11 @@ class Series:
     """How it ended; None if it has not."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else the heading says."""
+
+
+def versions_of(series: Iterable[Series]) -> tuple[str, ...]:
+    """All versions of the package that wrote these, each once."""
+    return tuple(dict.fromkeys(version for one in series for version in one.versions))
 
 
 class Records:

@@ -42,7 +42,7 @@ class ToldLog:
 
     def keep(self, arrays: Mapping[str, NDArray[Any]], **metadata: Any) -> None:
         """Remember what it takes to go on after the rows so far."""
-        self._tell("keep", {"arrays": dict(arrays), "metadata": metadata})
+        self._tell("keep", {"arrays": dict(arrays), **metadata})
 
     def end(self, **values: Any) -> None:
         """Append the ending; nothing needs to be remembered any more."""
@@ -60,11 +60,7 @@ def keeper(records: Records, setting: str) -> Callable[[Told], None]:
         if told.call == "resume":
             logs[told.seed] = records.log(setting, told.seed, told.values)
             logs[told.seed].resume()
-        elif told.call == "row":
-            logs[told.seed].row(**told.values)
-        elif told.call == "keep":
-            logs[told.seed].keep(told.values["arrays"], **told.values["metadata"])
-        elif told.call == "end":
-            logs[told.seed].end(**told.values)
+        else:
+            getattr(logs[told.seed], told.call)(**told.values)
 
     return hear

@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tasid import __version__
 from tasid.experiments.records import Records
@@ -54,7 +53,7 @@ class JobContext:
 
     job: Job
     line: Line
-    kept: Mapping[int, Artifact] = field(default_factory=dict)
+    kept: Mapping[int, Artifact | None] = field(default_factory=dict)
     """What is on record to go on from, by seed."""
 
     def log(self, seed: int, **facts: Any) -> ToldLog:
@@ -115,28 +114,18 @@ def sweep(
     return records
 
 
-class _Given(NamedTuple):
-    """A job on its way."""
-
-    work: Callable[[Job, JobContext], None]
-    job: Job
-    kept: dict[int, Artifact]
-
-
 def _task(experiment: Experiment, job: Job, records: Records) -> Task:
+    def given() -> tuple[Any, ...]:
+        kept = {seed: records.kept(job.setting, seed, job.configuration) for seed in job.seeds}
+        return experiment.work, job, kept
+
     hear = keeper(records, job.setting)
-    given = partial(_given, experiment, job, records)
     return Task(job.name, _work, given, hear, job.needs, job.cost)
 
 
-def _given(experiment: Experiment, job: Job, records: Records) -> _Given:
-    found = {seed: records.kept(job.setting, seed, job.configuration) for seed in job.seeds}
-    kept = {seed: one for seed, one in found.items() if one is not None}
-    return _Given(experiment.work, job, kept)
-
-
-def _work(given: _Given, line: Line) -> None:
-    given.work(given.job, JobContext(given.job, line, given.kept))
+def _work(given: tuple[Any, ...], line: Line) -> None:
+    work, job, kept = given
+    work(job, JobContext(job, line, kept))
 
 
 def _finished(records: Records, job: Job) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tasid.checks.certify import Certify, certify_return
 from tasid.checks.diagnosis import diagnose, start_purity
-from tasid.checks.limits import limit_of
+from tasid.checks.population import limit_of
 from tasid.checks.scoring import score
 from tasid.learning.monitor import calibrate
 from tasid.maps import AbstractSimulator

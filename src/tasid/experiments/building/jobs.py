@@ -5,16 +5,13 @@ The paper's running example, on the floor that comes with the package.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
 from tasid.checks.scoring import yardsticks
-from tasid.experiments.grid.jobs import ETA
+from tasid.experiments.grid.jobs import ETA, learned
 from tasid.experiments.sweep import Experiment, Job, JobContext
-from tasid.learning.belief.method import BatchEnded
 from tasid.policies.evaluate import evaluate
-from tasid.runs.learn import learn
 from tasid.targets import make
 
 CORRIDOR = "########\n#S.....#\n#.####.#\n#.....G#\n########"
@@ -83,15 +80,7 @@ def work(job: Job, context: JobContext) -> None:
     asked, (seed,) = job.configuration, job.seeds
     options: dict[str, Any] = {name: asked[name] for name in ("sensor", "starts", "map")}
     env = make("building", eta=ETA, seed=seed, **options)
-    log = context.log(seed, planned_eta=ETA)
-    log.resume()
-    started = time.perf_counter()
-
-    def tell(event: BatchEnded) -> None:
-        context.tell(0.9 * event.episodes / asked["episodes"])
-
-    result = learn(env, eta=ETA, episodes=asked["episodes"], seed=seed, callbacks=[tell])
-    seconds = time.perf_counter() - started
+    log, result, seconds = learned(job, context, env, eta=ETA)
     score = evaluate(result.policy, env, episodes=asked["evaluation_episodes"], seed=seed)
     known = yardsticks(result.policy, env)
     assert known is not None
@@ -106,7 +95,7 @@ def work(job: Job, context: JobContext) -> None:
         poses=env.simulator.num_states,
         horizon=env.simulator.horizon,
         map_errors=len(result.diagnostics.map_errors),
-        seconds=round(seconds, 2),
+        seconds=seconds,
     )
 
 

@@ -9,12 +9,9 @@ import numpy as np
 
 from tasid.experiments.building.jobs import SIZES, jobs
 from tasid.experiments.grid.jobs import ETA
-from tasid.experiments.records import Records, Series
+from tasid.experiments.records import Records, Series, versions_of
 from tasid.maps import robust_dp
-from tasid.report.figures.grid_picture import draw_grid
-from tasid.report.figures.pictures import NARROW, WIDE
-from tasid.report.figures.routes import Routes
-from tasid.report.pages.content import Content, Panel, Plate, Section, Table
+from tasid.report.pages.content import Content, Plate, Section, Table, routes_panel
 from tasid.report.text.wording import count
 from tasid.targets import make
 
@@ -47,7 +44,7 @@ def content(records: Records) -> Content:
         sections=(_floor(size), _results(done)),
         command=f"tasid reproduce building --size {size} --out FOLDER",
         table=[_json_row(name, runs) for name, runs in done.items()],
-        versions=tuple(dict.fromkeys(v for one in series for v in one.versions)),
+        versions=versions_of(series),
     )
 
 
@@ -74,13 +71,11 @@ def _headline(done: Mapping[str, Sequence[Series]]) -> str:
 
 def _floor(size: str) -> Section:
     env = make("building", eta=ETA, map=SIZES[size].map)
-    routes = Routes.of(robust_dp(env.simulator, eta=ETA))
-    panel = Panel(
+    panel = routes_panel(
         "floor",
         "The floor with the two routes",
         "A floor plan with the way of the robust plan and that of the plan for η = 0.",
-        lambda: draw_grid(routes, width=WIDE),
-        lambda: draw_grid(routes, width=NARROW),
+        robust_dp(env.simulator, eta=ETA),
     )
     caption = (
         f"The floor in cells of 1 m: {count(env.simulator.num_states)} poses, "

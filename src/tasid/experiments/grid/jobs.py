@@ -15,10 +15,11 @@ import numpy as np
 
 from tasid.checks.diagnosis import diagnose
 from tasid.checks.scoring import score
+from tasid.experiments.remote_log import ToldLog
 from tasid.experiments.sweep import Experiment, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.maps import RobustPlan, policy_value, robust_dp
-from tasid.runs.learn import learn
+from tasid.runs.learn import LearningResult, learn
 from tasid.targets import BlockMDP, make
 
 ETA, HEIGHT = 0.1, 11
@@ -80,30 +81,9 @@ def jobs(size: str, *, against: str) -> list[Job]:
 def work(job: Job, context: JobContext) -> None:
     """Learn, score, and put it beside what others earn in that very target."""
     asked, (seed,) = job.configuration, job.seeds
-    env = make(
-        "lava-crossing",
-        eta=asked["eta"],
-        height=asked["height"],
-        horizon=asked["horizon"],
-        seed=seed,
-    )
-    planned = min(asked["eta"], _MOST_PLANNED)
-    log = context.log(seed, planned_eta=planned)
-    log.resume()
-    started = time.perf_counter()
-
-    def tell(event: BatchEnded) -> None:
-        context.tell(0.9 * event.episodes / asked["episodes"])
-
-    result = learn(
-        env,
-        eta=planned,
-        episodes=asked["episodes"],
-        seed=seed,
-        method=asked["method"],
-        callbacks=[tell],
-    )
-    seconds = time.perf_counter() - started
+    options: dict[str, Any] = {name: asked[name] for name in ("eta", "height", "horizon")}
+    env = make("lava-crossing", seed=seed, **options)
+    log, result, seconds = learned(job, context, env, eta=min(asked["eta"], _MOST_PLANNED))
     scored, known = score(result.policy, env, episodes=asked["evaluation_episodes"], seed=seed)
     accuracy = diagnose(result.policy, env, seed=seed).decoder_accuracy
     log.end(
@@ -114,8 +94,24 @@ def work(job: Job, context: JobContext) -> None:
         **peers(env, result.policy.plan),
         decoder_accuracy=float(accuracy.mean()),
         model=result.diagnostics.model,
-        seconds=round(seconds, 2),
+        seconds=seconds,
     )
+
+
+def learned(
+    job: Job, context: JobContext, env: BlockMDP, *, eta: float
+) -> tuple[ToldLog, LearningResult, float]:
+    """What a job with one seed learns in its target, the log for it, and the seconds it took."""
+    episodes, (seed,) = job.configuration["episodes"], job.seeds
+    log = context.log(seed, planned_eta=eta)
+    log.resume()
+
+    def tell(event: BatchEnded) -> None:
+        context.tell(0.9 * event.episodes / episodes)
+
+    started = time.perf_counter()
+    result = learn(env, eta=eta, episodes=episodes, seed=seed, callbacks=[tell])
+    return log, result, round(time.perf_counter() - started, 2)
 
 
 def peers(env: BlockMDP, plan: RobustPlan) -> dict[str, float]:

@@ -8,17 +8,25 @@ from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from tasid.experiments.grid.figures import against_figure, looks_figure
 from tasid.experiments.grid.jobs import ETA, SIZES, GridSize, jobs
-from tasid.experiments.records import Records, Series
+from tasid.experiments.records import Records, Series, versions_of
 from tasid.maps import robust_dp
-from tasid.report.figures.grid_picture import draw_grid
-from tasid.report.figures.pictures import NARROW, WIDE
-from tasid.report.figures.routes import Routes
-from tasid.report.pages.content import Content, Panel, Plate, Section, Table
+from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.figures.pictures import WIDE
+from tasid.report.pages.content import (
+    Content,
+    Panel,
+    Plate,
+    Section,
+    Table,
+    routes_panel,
+    twin_panel,
+)
 from tasid.report.text.wording import count
-from tasid.targets import BlockMDP, make
+from tasid.targets import make
 from tasid.targets.target import seed_key
 
 _PEERS = {
@@ -27,6 +35,13 @@ _PEERS = {
     "open_loop": "robust route, eyes shut",
     "turning": "turning in place",
     "random_walk": "random walk",
+}
+
+_LINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "robust": ("robust plan, latent", {"color": LIGHT["robust"], "linewidth": 2.0}),
+    "mean": ("TASID", {"color": LIGHT["learned"], "linewidth": 2.4, "marker": "o"}),
+    "nominal": ("plan for η = 0, latent", {"color": LIGHT["nominal"], "dashes": (3, 1.5)}),
+    "random_walk": ("random walk", {"color": LIGHT["muted"], "linewidth": 1.2}),
 }
 
 
@@ -44,10 +59,7 @@ class Point:
     @property
     def shortfall(self) -> list[float]:
         """Robust value minus return, of every seed."""
-        return [
-            robust - mean
-            for robust, mean in zip(self.all_of("robust"), self.all_of("mean"), strict=True)
-        ]
+        return np.subtract(self.all_of("robust"), self.all_of("mean")).tolist()
 
     @property
     def ratios(self) -> list[float]:
@@ -75,7 +87,7 @@ def content(records: Records) -> Content:
         sections=(_map_section(), _results(points, against), _cost(points)),
         command=f"tasid reproduce minigrid-{against} --size {size} --out FOLDER",
         table=[_json_row(point, against) for point in points],
-        versions=tuple(dict.fromkeys(v for one in series for v in one.versions)),
+        versions=versions_of(series),
     )
 
 
@@ -112,36 +124,34 @@ def _headline(points: Sequence[Point], against: str) -> str:
 
 def _map_section() -> Section:
     env = make("lava-crossing", eta=ETA)
-    routes = Routes.of(robust_dp(env.simulator, eta=ETA))
-    shown = _poses(env)
+    plan = robust_dp(env.simulator, eta=ETA)
+    index = {label: i for i, label in enumerate(env.simulator.states)}
+    shown = [index[step.state] for step in plan.route()[:12:2]]
     keys = jax.random.split(seed_key(0), len(shown))
     images = np.asarray(jax.vmap(env.target.emission)(keys, np.array(shown)))
+    on_map = routes_panel(
+        "map",
+        "The map with the two routes",
+        "A grid with lava in the middle: the plan for η = 0 takes the short route above it, the "
+        "robust plan the long one below.",
+        plan,
+    )
+    looks = Panel(
+        "looks",
+        "Observations along the robust route",
+        "Six pictures of 56 by 56 pixels: walls, lava and goal among noise.",
+        lambda: _looks_figure(images),
+    )
     return Section(
         "The map and what the agent sees",
         plates=(
             Plate(
-                (
-                    Panel(
-                        "map",
-                        "The map with the two routes",
-                        "A grid with lava in the middle: the plan for η = 0 takes the short route "
-                        "above it, the robust plan the long one below.",
-                        lambda: draw_grid(routes, width=WIDE),
-                        lambda: draw_grid(routes, width=NARROW),
-                    ),
-                ),
+                (on_map,),
                 "The lava crossing at height 11; the paper's own map is lost. The robust plan for "
                 f"η = {ETA:g}, and the one for η = 0.",
             ),
             Plate(
-                (
-                    Panel(
-                        "looks",
-                        "Observations along the robust route",
-                        "Six pictures of 56 by 56 pixels: walls, lava and goal among noise.",
-                        lambda: looks_figure(images),
-                    ),
-                ),
+                (looks,),
                 "What the agent sees at the start and along the robust route: the 7 × 7 cells in "
                 "front of it, with noise wherever a cell is empty or out of sight.",
             ),
@@ -149,15 +159,9 @@ def _map_section() -> Section:
     )
 
 
-def _poses(env: BlockMDP) -> list[int]:
-    """States along the robust route, a few of them."""
-    index = {label: i for i, label in enumerate(env.simulator.states)}
-    return [index[step.state] for step in robust_dp(env.simulator, eta=ETA).route()[:12:2]]
-
-
 def _results(points: Sequence[Point], against: str) -> Section:
     name = "η" if against == "eta" else "height"
-    panel = Panel(
+    panel = twin_panel(
         "values",
         f"Value against {name}",
         "; ".join(
@@ -165,8 +169,7 @@ def _results(points: Sequence[Point], against: str) -> Section:
             f"{np.mean(point.all_of('robust')):.3f}"
             for point in points
         ),
-        lambda: against_figure(points, against, width=WIDE),
-        lambda: against_figure(points, against, width=NARROW),
+        lambda width: _against_figure(points, against, width=width),
     )
     columns = (
         name,
@@ -245,3 +248,37 @@ def _cost(points: Sequence[Point]) -> Section:
             "paper reports 500\u202f000 episodes and two to six hours on a P100 for a run.",
         ),
     )
+
+
+def _against_figure(points: Sequence[Point], against: str, *, width: float) -> Figure:
+    """Value of the learned policy and of its peers, mean ± one standard deviation."""
+    columns = 4 if width >= WIDE else 1
+    figure = blank(width, 330.0)
+    axes = axes_inside(figure, left=52, right=14, top=20 + 17 * 4 / columns, bottom=44)
+    where = np.array([point.value for point in points])
+    for name, (label, look) in _LINES.items():
+        values = [point.all_of(name) for point in points]
+        mean, spread = ([float(f(v)) for v in values] for f in (np.mean, np.std))
+        axes.errorbar(where, mean, yerr=spread, label=label, capsize=3, elinewidth=1.0, **look)
+    axes.set_xlabel("η" if against == "eta" else "height of the map")
+    axes.set_ylabel("value")
+    if against == "height" and where.size > 1:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(where, [f"{value:g}" for value in where])
+    axes.grid(axis="y")
+    figure.legend(loc="upper left", ncols=columns, columnspacing=1.6, borderaxespad=0.2)
+    return figure
+
+
+def _looks_figure(images: NDArray[np.uint8]) -> Figure:
+    """Pictures side by side."""
+    size, gap = 96.0, 8.0
+    figure = blank(len(images) * (size + gap), size + 2 * gap)
+    for number, image in enumerate(images):
+        left = number * (size + gap) + gap / 2
+        right = (len(images) - 1 - number) * (size + gap) + gap / 2
+        axes = axes_inside(figure, left=left, right=right, top=gap, bottom=gap)
+        axes.imshow(image, interpolation="nearest")
+        axes.axis("off")
+    return figure

@@ -89,11 +89,11 @@ def solved_figure(
     shown = []
     for place, (name, (_, look)) in enumerate(LOOKS.items()):
         shift = 0.085 * (place - (len(LOOKS) - 1) / 2)
-        reached: list[tuple[int, float]] = []
-        for row, horizon in enumerate(horizons):
-            episodes = medians.get((name, horizon))
-            if episodes is not None:
-                reached.append((episodes, row - shift))
+        reached = [
+            (episodes, row - shift)
+            for row, horizon in enumerate(horizons)
+            if (episodes := medians.get((name, horizon))) is not None
+        ]
         if not any(name == known for known, _ in medians):
             continue
         shown.append(name)

@@ -14,14 +14,14 @@ from typing import Any
 
 from tasid.baselines.by_name import BASELINES, Baseline, pause_arrays, paused_from, train_baseline
 from tasid.baselines.domain_randomization import FINE_TUNING
-from tasid.baselines.training import Checkpoint
+from tasid.baselines.training import Checkpoint, Evaluation
 from tasid.experiments.lock.completed import completed_return
 from tasid.experiments.remote_log import ToldLog
 from tasid.experiments.sweep import Experiment, Interrupted, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import Event, StepEnded
 from tasid.maps import robust_dp
-from tasid.policies import Policy
+from tasid.policies import Policy, Score
 from tasid.policies.evaluate import evaluate
 from tasid.runs.learn import LearningResult, learn
 from tasid.targets import BlockMDP, make
@@ -184,15 +184,9 @@ class _Recorder:
     def __call__(self, here: Checkpoint) -> None:
         if not here.returns.size:  # resumed at its very end
             return
-        target, score = here.stage == FINE_TUNING, here.evaluation
-        self.log.row(
-            stage="target" if target else "source",
-            episodes=here.episodes,
-            training=round(float(here.returns.mean(dtype=float)), 4),
-            mean=None if score is None else round(score.mean, 4),
-            half=None if score is None else round((score.ci95[1] - score.ci95[0]) / 2, 4),
-            seconds=round(here.seconds, 3),
-        )
+        target = here.stage == FINE_TUNING
+        earned, stage = float(here.returns.mean(dtype=float)), "target" if target else "source"
+        _row(self.log, here.episodes, here.seconds, earned, here.evaluation, stage)
         if self.solved(here):
             return  # it ends here; going on from here would train on, and nobody would ask again
         try:
@@ -258,7 +252,7 @@ def _work_belief(job: Job, context: JobContext) -> None:
         if solved:
             break
     for batch in result.diagnostics.batches:  # of the last n: the way there
-        _trained(log, batch.episodes, batch.return_mean)
+        _row(log, batch.episodes, 0.0, batch.return_mean)
     log.end(solved=solved, episodes=result.episodes)
     context.tell(1.0)
 
@@ -300,16 +294,24 @@ def _record_steps(log: ToldLog, env: BlockMDP, result: LearningResult, seed: int
         earned = completed_return(
             env.target, policy.decoder, seed=seed, h=step.step, episodes=step.episodes
         )
-        _trained(log, spent, earned, step.seconds_collecting + step.seconds_fitting)
+        _row(log, spent, step.seconds_collecting + step.seconds_fitting, earned)
 
 
-def _trained(log: ToldLog, episodes: int, earned: float, seconds: float = 0.0) -> None:
+def _row(
+    log: ToldLog,
+    episodes: int,
+    seconds: float,
+    earned: float | None = None,
+    score: Evaluation | Score | None = None,
+    stage: str = "target",
+) -> None:
+    """What training episodes earned, what a policy earns, or both."""
     log.row(
-        stage="target",
+        stage=stage,
         episodes=episodes,
-        training=round(earned, 4),
-        mean=None,
-        half=None,
+        training=None if earned is None else round(earned, 4),
+        mean=None if score is None else round(score.mean, 4),
+        half=None if score is None else round((score.ci95[1] - score.ci95[0]) / 2, 4),
         seconds=round(seconds, 3),
     )
 
@@ -326,15 +328,7 @@ def _evaluated(
     """A row for a finished policy; does it solve the lock?"""
     number = job.configuration["evaluation_episodes"]
     score = evaluate(result.policy, env, episodes=number, seed=seed)
-    half = (score.ci95[1] - score.ci95[0]) / 2
-    log.row(
-        stage="target",
-        episodes=result.episodes,
-        training=None,
-        mean=round(score.mean, 4),
-        half=round(half, 4),
-        seconds=round(seconds, 3),
-    )
+    _row(log, result.episodes, seconds, score=score)
     return score.mean >= SOLVED * value
 
 

@@ -24,7 +24,7 @@ from tasid.experiments.lock.tables import (
     searches_section,
     shown,
 )
-from tasid.experiments.records import Records
+from tasid.experiments.records import Records, versions_of
 from tasid.report.pages.content import Content, Panel, Plate, Section
 from tasid.report.text.wording import count
 
@@ -52,7 +52,7 @@ def content(records: Records) -> Content:
         ),
         command=f"tasid reproduce combination-lock --size {size} --out FOLDER",
         table=[json_row(one) for one in found],
-        versions=tuple(dict.fromkeys(v for one in everything for v in one.versions)),
+        versions=versions_of(everything),
     )
 
 

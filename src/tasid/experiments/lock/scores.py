@@ -73,6 +73,11 @@ class Result:
         """Over seeds, where never is more than any number."""
         return median_of(self.episodes)
 
+    @property
+    def published(self) -> tuple[Count, ...] | None:
+        """The paper's episodes of this algorithm and horizon, if it has any."""
+        return PUBLISHED.get((family(self.algorithm), self.horizon))
+
 
 def median_of(episodes: Sequence[Count]) -> Count:
     """The median, where never is more than any number."""

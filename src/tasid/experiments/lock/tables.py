@@ -9,7 +9,6 @@ import numpy as np
 
 from tasid.experiments.lock.scores import (
     NAMES,
-    PUBLISHED,
     Count,
     Result,
     evaluations,
@@ -25,27 +24,25 @@ PAPER = "Liu, Misra, Dudík and Schapire, NeurIPS 2022"
 
 def episodes_section(main: Sequence[Result]) -> Section:
     """Ours beside the paper's, and where they differ."""
-    rows = []
-    for one in main:
-        theirs = PUBLISHED.get((family(one.algorithm), one.horizon))
-        rows.append(
-            (
-                _named(one),
-                str(one.horizon),
-                _listed(one),
-                shown(one.median),
-                _best(one),
-                "" if theirs is None else ", ".join(map(shown, theirs)),
-                "" if theirs is None else shown(median_of(theirs)),
-            )
+    rows = tuple(
+        (
+            _named(one),
+            str(one.horizon),
+            _listed(one),
+            shown(one.median),
+            _best(one),
+            ", ".join(map(shown, one.published or ())),
+            shown(median_of(one.published)) if one.published else "",
         )
+        for one in main
+    )
     table = Table(
         "episodes",
         "Episodes in the target until solved, seed by seed; ∞: not within the budget; …: still at "
         "work. Best: the highest evaluation as a share of the robust value, lowest and highest "
         f"seed. Paper: the appendix table with the results of all random seeds of {PAPER}.",
         ("algorithm", "H", "here", "median", "best", "paper", "median"),
-        tuple(rows),
+        rows,
     )
     return Section("Episodes needed", (), (), (table,), tuple(_differences(main)))
 
@@ -53,10 +50,9 @@ def episodes_section(main: Sequence[Result]) -> Section:
 def _differences(main: Sequence[Result]) -> Iterator[str]:
     """Where ours and the paper's tell different stories."""
     for one in main:
-        theirs = PUBLISHED.get((family(one.algorithm), one.horizon))
-        if theirs is None or one.unfinished:
+        if one.published is None or one.unfinished:
             continue
-        ours, published = one.median, median_of(theirs)
+        ours, published = one.median, median_of(one.published)
         name = f"{NAMES[family(one.algorithm)]} at H = {one.horizon}"
         if ours is None and published is not None:
             yield (
@@ -87,21 +83,13 @@ def searches_section(found: Sequence[Result], horizon: int) -> Section:
         )
         if name in own
     ]
+    bonus = f"RND's bonus coefficient at H = {horizon}; the paper chose 500."
+    share = f"EPOpt's ε at H = {horizon}; the paper chose 1, all episodes."
     tables = tuple(
         Table(name, caption, (what, "here", "median", "best"), tuple(map(_searched, rows)))
         for name, caption, what, rows in (
-            (
-                "rnd",
-                f"RND's bonus coefficient at H = {horizon}; the paper chose 500.",
-                "bonus",
-                rnd,
-            ),
-            (
-                "epopt",
-                f"EPOpt's ε at H = {horizon}; the paper chose 1, all episodes.",
-                "pre-training",
-                epopt,
-            ),
+            ("rnd", bonus, "bonus", rnd),
+            ("epopt", share, "pre-training", epopt),
         )
         if rows
     )
@@ -203,6 +191,7 @@ def shown(episodes: Count) -> str:
 
 def json_row(one: Result) -> dict[str, Any]:
     """One row of the table, ready for JSON."""
+    searched = one.algorithm not in NAMES and "tasid-paper" not in one.algorithm
     return {
         "algorithm": one.algorithm,
         "horizon": one.horizon,
@@ -211,12 +200,6 @@ def json_row(one: Result) -> dict[str, Any]:
         "median": one.median,
         "best_ratio": [None if value != value else round(value, 4) for value in one.best],
         "unfinished": one.unfinished,
-        "paper_episodes": _published(one),
+        "paper_episodes": None if searched or not one.published else list(one.published),
         "seconds": round(one.seconds, 1),
     }
-
-
-def _published(one: Result) -> list[Count] | None:
-    theirs = PUBLISHED.get((family(one.algorithm), one.horizon))
-    searched = one.algorithm not in NAMES and "tasid-paper" not in one.algorithm
-    return None if theirs is None or searched else list(theirs)

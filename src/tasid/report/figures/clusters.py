@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tasid.files import ArtifactError
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank, inline_svg
+from tasid.report.figures.drawing import axes_inside, blank, inline_svg, label
 from tasid.report.text.wording import count, number, percent
 
 _PANEL = (520.0, 330.0)
@@ -108,7 +108,6 @@ def clusters_panel(starts: Starts) -> Figure:
         here = starts.places[starts.clusters == k]
         if not here.size:
             continue
-        colour = _COLOURS[k % len(_COLOURS)]
         axes.plot(
             here[:, 0],
             here[:, 1],
@@ -117,24 +116,12 @@ def clusters_panel(starts: Starts) -> Figure:
             markersize=4.0,
             markeredgewidth=0,
             alpha=0.55,
-            color=colour,
+            color=_COLOURS[k % len(_COLOURS)],
         )
-        axes.annotate(
-            f"{k}: {name}",
-            _above(here),
-            (0, 7),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            color=LIGHT["ink"],
-            fontsize=11.0,
-        )
+        above = float(here[:, 0].mean()), float(here[:, 1].max())
+        label(axes, f"{k}: {name}", above, 7, "ink", size=11.0)
     axes.margins(0.12, 0.16)
     return figure
-
-
-def _above(points: NDArray[np.float64]) -> tuple[float, float]:
-    return (float(points[:, 0].mean()), float(points[:, 1].max()))
 
 
 def _value(one: Mapping[str, Any]) -> str:

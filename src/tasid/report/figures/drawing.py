@@ -85,6 +85,7 @@ _STYLE: Any = {  # matplotlib types the keys one by one
 _FONT = re.compile(r"(font: (?:[\w-]+ )*[\d.]+px )[^;]*|(font-family: )[^;]*")
 _REFERENCE = re.compile(r"(?<=url\(#)[^)]+|(?<=^#).+")
 _POINTS_PER_INCH = 72
+PANEL_WIDTH = 336.0
 
 
 @contextmanager
@@ -120,6 +121,32 @@ def axes_inside(figure: Figure, *, left: float, right: float, top: float, bottom
     )
 
 
+def panel(title: str, height: float, *, left: float, right: float) -> tuple[Figure, Axes]:
+    """One of several drawings side by side: titled, with lines across, margins in pixels."""
+    figure = blank(PANEL_WIDTH, height)
+    axes = axes_inside(figure, left=left, right=right, top=32, bottom=40)
+    inner = PANEL_WIDTH - left - right
+    axes.set_title(title, loc="left", fontsize=11.5, color=LIGHT["ink"], x=-left / inner)
+    axes.grid(axis="y")
+    return figure, axes
+
+
+def label(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    rise: float,
+    colour: str,
+    *,
+    size: float = 10.5,
+    ha: str = "center",
+    **style: Any,
+) -> None:
+    """Text so many points above a place, or below it."""
+    style |= {"color": LIGHT[colour], "fontsize": size, "va": "bottom" if rise > 0 else "top"}
+    axes.annotate(text, place, (0, rise), textcoords="offset points", ha=ha, **style)
+
+
 def picture_bytes(figure: Figure, kind: str) -> bytes:
     """The figure on paper, as a PNG or SVG file."""
     buffer = io.BytesIO()
@@ -144,7 +171,9 @@ def inline_svg(figure: Figure, *, name: str, title: str, description: str) -> Ma
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     root = ET.fromstring(buffer.getvalue())
-    _drop(root, {"metadata", "style"})
+    for parent in list(root.iter()):
+        for child in [one for one in parent if _local(one.tag) in ("metadata", "style")]:
+            parent.remove(child)
     used = {
         reference
         for element in root.iter()
@@ -162,14 +191,6 @@ def inline_svg(figure: Figure, *, name: str, title: str, description: str) -> Ma
         child.text = text
         root.insert(place, child)
     return Markup(ET.tostring(root, encoding="unicode"))
-
-
-def _drop(element: ET.Element, names: set[str]) -> None:
-    for child in list(element):
-        if _local(child.tag) in names:
-            element.remove(child)
-        else:
-            _drop(child, names)
 
 
 def _make_native(element: ET.Element, name: str, used: set[str]) -> None:

@@ -25,6 +25,7 @@ from tasid.files import write_bytes_atomically
 from tasid.report.figures.drawing import LIGHT, axes_inside, blank, house_style
 from tasid.report.figures.filmstrip_beliefs import HEAT
 from tasid.report.figures.filmstrip_panels import BELIEF, TRUTH, map_panel, observation_panel
+from tasid.report.text.wording import printable, shortened
 from tasid.runs.watch import Episode
 
 _SCALE = 1.5
@@ -136,7 +137,7 @@ class _Scene:
         self._title = line(_LEFT, 18, 12.5, color=LIGHT["ink"], weight="bold")
         self._alarm = line(width - _RIGHT, 18, 12.5, color=_ALARM, weight="bold", ha="right")
         self._where = line(_LEFT, 38, 10.0, color=LIGHT["muted"])
-        handles: list[Any] = [Line2D([], [], marker="o", markersize=6, **BELIEF)]
+        handles: list[Any] = [Line2D([], [], markersize=6, **BELIEF)]
         names = ["belief"]
         if self._episode.beliefs is not None:
             handles.append(Patch(facecolor=HEAT, edgecolor="none", alpha=0.7))
@@ -164,7 +165,7 @@ class _Scene:
         doing = "over" if h >= episode.steps else episode.action_name(h)
         self._title.set_text(f"step {h} · {doing}" + (f" · earns {pay:+.3g}" if pay else ""))
         self._where.set_text(
-            f"believes {_short(sim.states[int(episode.states[h])])} · "
+            f"believes {shortened(printable(sim.states[int(episode.states[h])]), 28)} · "
             f"confidence {episode.confidence[h]:.2f} · return so far {earned:.4g}"
         )
         self._alarm.set_text(self._warning(h))
@@ -202,8 +203,3 @@ class _Confidence:
     def show(self, h: int) -> None:
         for place, bar in enumerate(self._bars):
             bar.set_height(self._confidence[place] if place <= h else 0.0)
-
-
-def _short(label: object, most: int = 28) -> str:
-    text = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(label))
-    return text if len(text) <= most else text[: most - 1] + "…"

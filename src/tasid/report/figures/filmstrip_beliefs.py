@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tasid.maps.layout import GridLayout
 from tasid.report.figures.drawing import LIGHT
+from tasid.report.text.wording import printable
 from tasid.runs.watch import Belief, Episode
 
 HEAT = LIGHT["heat"]
@@ -122,4 +123,4 @@ class Likeliest:
             bar.set_edgecolor(LIGHT["nominal"] if true else "none")
             bar.set_linewidth(2.0 if true else 0.0)
             text = "" if state < 0 else f"{states[state]!s:.28}  {probability:.2f}"
-            name.set_text("".join(sign if sign.isprintable() else "\ufffd" for sign in text))
+            name.set_text(printable(text))

@@ -5,18 +5,19 @@ A panel is drawn once and then moved from step to step with `show`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from numpy.typing import NDArray
 
 from tasid.maps.layout import GridLayout
 from tasid.report.figures.drawing import LIGHT
-from tasid.report.figures.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
-from tasid.report.figures.grid_picture import COLOURS
+from tasid.report.figures.filmstrip_beliefs import Clouds, Likeliest, grid_clouds, lane_clouds
+from tasid.report.figures.grid_picture import coloured
 from tasid.report.figures.routes import Routes, lanes_of, walk
+from tasid.report.text.wording import shortened
 from tasid.runs.watch import Episode
 
 _MOST_BARS = 64
@@ -30,6 +31,7 @@ _MOST_LABELS = 14
 BELIEF: dict[str, Any] = {
     "color": LIGHT["learned"],
     "linestyle": "none",
+    "marker": "o",
     "markeredgecolor": LIGHT["paper"],
     "markeredgewidth": 0.8,
     "zorder": 8,
@@ -143,39 +145,36 @@ class _Bars:
             bar.set_height(height)
 
 
-class _Trails:
+class _Moved:
     """The belief, the truth where it is known, and the ways of both so far."""
 
     def __init__(
         self,
         axes: Axes,
-        belief: NDArray[np.float64],
-        truth: NDArray[np.float64] | None,
+        episode: Episode,
+        places: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+        clouds: Clouds | None,
         size: float,
     ) -> None:
-        self._belief, self._truth = belief, truth
-        (self._trail,) = axes.plot([], [], **_TRAIL)
-        (self._mark,) = axes.plot([], [], marker="o", markersize=size, **BELIEF)
-        if truth is not None:
-            (self._true_trail,) = axes.plot([], [], **_TRUE_TRAIL)
-            (self._ring,) = axes.plot([], [], markersize=1.6 * size, **TRUTH)
+        self._clouds, self._ways = clouds, []
+        for states, trail, mark in (
+            (episode.states, _TRAIL, {"markersize": size, **BELIEF}),
+            (episode.truth, _TRUE_TRAIL, {"markersize": 1.6 * size, **TRUTH}),
+        ):
+            if states is not None:
+                (line,), (dot,) = axes.plot([], [], **trail), axes.plot([], [], **mark)
+                self._ways.append((states, places(states), line, dot))
 
-    def show(self, h: int) -> None:
-        self._trail.set_data(*self._belief[: h + 1].T)
-        self._mark.set_data(*self._belief[h : h + 1].T)
-        if self._truth is not None:
-            self._true_trail.set_data(*self._truth[: h + 1].T)
-            self._ring.set_data(*self._truth[h : h + 1].T)
-
-    def look(self, belief: float, truth: float | None) -> None:
-        """Turn the marks, by degrees clockwise from north."""
-        self._mark.set_marker(_arrow(belief))
-        if truth is not None:
-            self._ring.set_marker(_arrow(truth))
-
-
-def _arrow(degrees: float) -> Any:
-    return (3, 0, -degrees)
+    def show(self, h: int, angles: NDArray[np.float64] | None = None) -> None:
+        """Bring them to step h, the marks turned by degrees clockwise from north."""
+        if self._clouds is not None:
+            self._clouds.show(h)
+        for states, way, line, dot in self._ways:
+            line.set_data(*way[: h + 1].T)
+            dot.set_data(*way[h : h + 1].T)
+            if angles is not None:
+                arrow: Any = (3, 0, -float(angles[states[h]]))
+                dot.set_marker(arrow)
 
 
 class _Grid:
@@ -200,11 +199,8 @@ class _Grid:
         return float(np.clip(columns / rows, 0.45, 2.2))
 
     def draw(self, axes: Axes) -> None:
-        picture = np.zeros((*self._layout.cells.shape, 4))
-        for kind, colour in COLOURS.items():
-            picture[self._layout.cells == kind] = to_rgba(colour)
-        rows, columns = picture.shape[:2]
-        axes.imshow(picture, interpolation="nearest", aspect="equal", zorder=2)
+        rows, columns = self._layout.cells.shape
+        axes.imshow(coloured(self._layout.cells), interpolation="nearest", aspect="equal", zorder=2)
         axes.set_xlim(self._low[1] - 0.5, self._high[1] - 0.5)
         axes.set_ylim(self._high[0] - 0.5, self._low[0] - 0.5)
         axes.set_axis_off()
@@ -213,32 +209,18 @@ class _Grid:
                 axes.axhline(place - 0.5, color=LIGHT["line"], linewidth=0.6, zorder=1)
             for place in range(columns + 1):
                 axes.axvline(place - 0.5, color=LIGHT["line"], linewidth=0.6, zorder=1)
-        truth = self._episode.truth
         route = walk(self._episode.policy.plan, int(self._episode.states[0]))
         axes.plot(*self._cells(np.array(route)).T, **_PLAN)
         beliefs = self._episode.beliefs
-        self._clouds = None if beliefs is None else grid_clouds(axes, beliefs, self._layout)
+        clouds = None if beliefs is None else grid_clouds(axes, beliefs, self._layout)
         size = float(np.clip(140.0 / max(self._high - self._low), 5.0, 13.0))
-        self._trails = _Trails(
-            axes,
-            self._cells(self._episode.states),
-            None if truth is None else self._cells(truth),
-            size=size,
-        )
+        self._moved = _Moved(axes, self._episode, self._cells, clouds, size)
 
     def _cells(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
         return self._layout.positions[states][:, ::-1].astype(np.float64)
 
     def show(self, h: int) -> None:
-        if self._clouds is not None:
-            self._clouds.show(h)
-        self._trails.show(h)
-        angles, truth = self._layout.angles, self._episode.truth
-        if angles is not None:
-            self._trails.look(
-                float(angles[self._episode.states[h]]),
-                None if truth is None else float(angles[truth[h]]),
-            )
+        self._moved.show(h, self._layout.angles)
 
 
 class _Timeline:
@@ -271,28 +253,20 @@ class _Timeline:
 
     def draw(self, axes: Axes) -> None:
         every = -(-len(self._names) // _MOST_LABELS)
-        shown = [name if len(name) <= 14 else name[:13] + "…" for name in self._names[::every]]
+        shown = [shortened(name, 14) for name in self._names[::every]]
         axes.set_yticks(range(0, len(self._names), every), shown)
         axes.tick_params(labelsize=8.5)
         axes.grid(axis="y")
         axes.set_ylim(len(self._names) - 0.5, -0.5)
         axes.set_xlim(-0.6, len(self._route) - 0.4)
         axes.plot(*self._places(self._route).T, **_PLAN)
-        truth = self._episode.truth
-        self._trails = _Trails(
-            axes,
-            self._places(self._episode.states),
-            None if truth is None else self._places(truth),
-            size=7.0,
-        )
         beliefs = self._episode.beliefs
-        self._clouds = None if beliefs is None else lane_clouds(axes, beliefs, self._row)
+        clouds = None if beliefs is None else lane_clouds(axes, beliefs, self._row)
+        self._moved = _Moved(axes, self._episode, self._places, clouds, 7.0)
 
     def _places(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
         rows = [self._row[int(state)] for state in states]
         return np.column_stack([np.arange(len(rows)), rows]).astype(np.float64)
 
     def show(self, h: int) -> None:
-        if self._clouds is not None:
-            self._clouds.show(h)
-        self._trails.show(h)
+        self._moved.show(h)

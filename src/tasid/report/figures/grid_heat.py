@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from tasid.maps import RobustPlan
 from tasid.maps.layout import GOAL, HAZARD, GridLayout
+from tasid.maps.planning.backward import Rows, backward, reachable
 from tasid.maps.planning.flips import Place
 from tasid.report.figures.drawing import LIGHT
-from tasid.report.figures.grid_routes import arrival_values, layout_of
 
 _LEVELS = 14
 _FAINTEST, _FULLEST = 0.1, 0.95
@@ -40,9 +40,8 @@ class Heat:
         return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def arrival_heat(plan: RobustPlan) -> Heat:
+def arrival_heat(plan: RobustPlan, layout: GridLayout) -> Heat:
     """The best heading's worst-case value in every cell."""
-    layout = layout_of(plan.simulator)
     values = arrival_values(plan)
     decided = np.isfinite(values)
     cells = np.full(layout.cells.shape, -np.inf)
@@ -50,6 +49,28 @@ def arrival_heat(plan: RobustPlan) -> Heat:
     np.maximum.at(cells, (row, column), values[decided])
     cells[~np.isfinite(cells) | np.isin(layout.cells, (GOAL, HAZARD))] = np.nan
     return Heat(cells, "worst-case value on arrival")
+
+
+def arrival_values(plan: RobustPlan) -> NDArray[np.float64]:
+    """Ṽ of every state at the first step one can be there [S]; NaN where no decision is made.
+
+    At that step all that can still happen is on the map, however short the horizon it was
+    explored for.
+    """
+    sim, eta = plan.simulator, plan.eta
+    values = np.full(sim.num_states, np.nan)
+
+    def max_min(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        best, worst = q[0].copy(), q[0].copy()
+        for row in q[1:]:  # faster than along the axis
+            np.maximum(best, row, out=best)
+            np.minimum(worst, row, out=worst)
+        new: NDArray[np.float64] = (1.0 - eta) * best + eta * worst
+        values[rows] = new  # the sweep goes backward: the earliest step writes last
+        return new
+
+    backward(sim, max_min, frontier=reachable(sim))
+    return values
 
 
 def visit_heat(layout: GridLayout, visits: NDArray[np.float64]) -> Heat:

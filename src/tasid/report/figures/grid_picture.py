@@ -30,10 +30,10 @@ from tasid.report.figures.grid_heat import (
     side,
     window,
 )
-from tasid.report.figures.grid_routes import layout_of
 from tasid.report.figures.routes import Routes
 
-COLOURS = {
+_NAMES = {GOAL: "goal", WALL: "wall", UNKNOWN: "unknown", HAZARD: "hazard"}
+_COLOURS = {
     WALL: LIGHT["wall"],
     UNKNOWN: LIGHT["line"],
     HAZARD: LIGHT["hazard"],
@@ -77,7 +77,9 @@ def draw_grid(
     for other η are drawn too, and told in a note below. `marks` are places, x and y, where the map
     lost a door.
     """
-    layout = layout_of(routes.simulator)
+    layout = routes.simulator.layout
+    if layout is None:
+        raise ValueError("simulator: has no layout; only grid maps can be drawn as grids")
     lines = _lines(routes, flips=flips)
     legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
     if marks:
@@ -93,7 +95,7 @@ def draw_grid(
     figure = blank(width, top + bottom + scale * rows)
     spare = width - left - right - scale * columns
     axes = axes_inside(figure, left=left, right=right + spare, top=top, bottom=bottom)
-    draw_heat(figure, axes, arrival_heat(routes.plan) if heat is None else heat, layout)
+    draw_heat(figure, axes, arrival_heat(routes.plan, layout) if heat is None else heat, layout)
     _draw_cells(axes, layout)
     if layout.backdrop is not None:
         axes.add_collection(_moves(routes, layout))
@@ -117,17 +119,23 @@ def _columns(names: list[str], width: float) -> int:
     return int(np.clip(width // widest, 1, 3))
 
 
+def coloured(kinds: NDArray[Any]) -> NDArray[np.float64]:
+    """Kinds of cells as a picture; what is free stays transparent."""
+    picture = np.zeros((*kinds.shape, 4))
+    for kind, colour in _COLOURS.items():
+        picture[kinds == kind] = to_rgba(colour)
+    return picture
+
+
 def _draw_cells(axes: Axes, layout: GridLayout) -> None:
-    kinds = tuple(COLOURS)
+    kinds = tuple(_COLOURS)
     if layout.backdrop is not None:
-        picture = np.zeros((*layout.backdrop.shape, 4))
-        for kind, colour in COLOURS.items():
-            picture[layout.backdrop == kind] = to_rgba(colour)
+        picture = coloured(layout.backdrop)
         axes.imshow(picture, extent=layout.extent, interpolation="nearest", aspect="auto", zorder=2)
         kinds = (GOAL, HAZARD)
     for kind in kinds:
         hatch = "//" if kind == HAZARD and layout.cells.shape[1] <= _FEW_CELLS else None
-        draw_patch(axes, layout, layout.cells == kind, COLOURS[kind], hatch=hatch, zorder=2)
+        draw_patch(axes, layout, layout.cells == kind, _COLOURS[kind], hatch=hatch, zorder=2)
 
 
 def _moves(routes: Routes, layout: GridLayout) -> LineCollection:
@@ -162,16 +170,14 @@ def _lines(routes: Routes, *, flips: bool) -> list[_Line]:
     nominal = way_of(routes.nominal, routes.starts)
     same = nominal.cells == robust.cells
     name = f"plan for η = {eta:g}, and for η = 0" if same and eta else f"robust plan, η = {eta:g}"
-    lines = [_Line(robust.cells, _with_steps(name, robust), _ROBUST)]
+    lines = [_Line(robust.cells, f"{name}: {robust.told}", _ROBUST)]
     if not same:
-        lines.append(_Line(nominal.cells, _with_steps("plan for η = 0", nominal), _NOMINAL))
+        lines.append(_Line(nominal.cells, f"plan for η = 0: {nominal.told}", _NOMINAL))
     for place, span in enumerate(_other_spans(routes, robust, nominal) if flips else ()):
-        name = f"η = {span.low:.3g} … {span.high:.3g}"
-        if span.low == span.high:
-            name = f"η = {span.low:.3g}"
+        name = f"η = {span.low:.3g}" + (f" … {span.high:.3g}" if span.high > span.low else "")
         style = {**_OTHER, "color": _OTHER_COLOURS[place]}
         aside = _APART * (place // 2 + 1) * (-1 if place % 2 else 1)
-        lines.append(_Line(span.way.cells, _with_steps(name, span.way), style, aside))
+        lines.append(_Line(span.way.cells, f"{name}: {span.way.told}", style, aside))
     return lines
 
 
@@ -185,10 +191,6 @@ def _other_spans(routes: Routes, robust: Way, nominal: Way) -> list[Span]:
         first = {span.way.steps: span for span in reversed(widest)}
         widest = [span for steps, span in first.items() if steps not in lengths]
     return sorted(widest[: len(_OTHER_COLOURS)], key=lambda span: span.low)
-
-
-def _with_steps(name: str, way: Way) -> str:
-    return f"{name}: {way.told}"
 
 
 def _draw_line(figure: Figure, axes: Axes, line: _Line, layout: GridLayout) -> None:
@@ -230,11 +232,10 @@ def _draw_frame(
 
 
 def _legend(layout: GridLayout) -> list[tuple[Patch, str]]:
-    names = {GOAL: "goal", WALL: "wall", UNKNOWN: "unknown", HAZARD: "hazard"}
     low, high = window(layout)
     shown = layout.cells[low[0] : high[0], low[1] : high[1]]
     return [
-        (Patch(facecolor=COLOURS[kind], edgecolor="none"), name)
-        for kind, name in names.items()
+        (Patch(facecolor=_COLOURS[kind], edgecolor="none"), name)
+        for kind, name in _NAMES.items()
         if (shown == kind).any()
     ]

@@ -11,16 +11,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.figures.drawing import LIGHT, axes_inside, blank, label, panel
 from tasid.report.figures.labels import Mark, draw_marks, height
 
-PANEL = (336.0, 196.0)
+HEIGHT = 196.0
+"""Of a panel."""
 _MOST_DOTS = 40
 _MOST_CURVES = 60
 _HISTOGRAM_HEIGHT = 210.0
-DOT: dict[str, Any] = {
+_DOT: dict[str, Any] = {
     "marker": "o",
     "markersize": 5.0,
     "markeredgecolor": LIGHT["paper"],
@@ -42,8 +43,8 @@ class Learning:
     """Spent on each step, [steps]."""
     decoder_accuracy: NDArray[np.float64] | None
     tracking_accuracy: NDArray[np.float64] | None
-    guessing_loss: float | None
-    """The loss of a model that guesses, if labels are actions."""
+    guessing_loss: float
+    """The loss of a model that guesses the action."""
 
     @property
     def by_epochs(self) -> bool:
@@ -64,23 +65,8 @@ def loss_panel(learning: Learning) -> Figure:
         for step, curve, kept in zip(steps, learning.curves, learning.validation_loss, strict=True):
             _draw_descent(axes, int(step), curve, kept)
     else:
-        _series(axes, learning.validation_loss, "learned")
-    if learning.guessing_loss is not None:
-        level = learning.guessing_loss
-        axes.axhline(level, color=LIGHT["muted"], linewidth=1.0, dashes=(2, 2))
-        axes.annotate(
-            "guessing",
-            (1, level),
-            (0, 3),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            ha="right",
-            va="bottom",
-            color=LIGHT["muted"],
-            fontsize=10.5,
-            zorder=4,
-            bbox={"facecolor": LIGHT["paper"], "edgecolor": "none", "alpha": 0.85, "pad": 1},
-        )
+        series(axes, steps, learning.validation_loss, "learned")
+    level(axes, learning.guessing_loss, "guessing", "muted", dashes=(2, 2))
     axes.margins(y=0.16)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     return figure
@@ -92,23 +78,13 @@ def _draw_descent(axes: Axes, step: int, curve: NDArray[np.float64], kept: float
     axes.plot(epochs[: len(curve)], curve, color=LIGHT["learned"], linewidth=1.0, alpha=0.55)
     if np.isfinite(kept):
         best = np.nanargmin(curve) if np.isfinite(curve).any() else 0
-        axes.plot([epochs[best]], [kept], color=LIGHT["learned"], **DOT)
+        axes.plot([epochs[best]], [kept], color=LIGHT["learned"], **_DOT)
 
 
-def epochs_panel(learning: Learning) -> Figure:
-    """How many epochs each step's model trained for."""
-    return _bars("epochs until the loss stopped falling", learning.epochs)
-
-
-def episodes_panel(learning: Learning) -> Figure:
-    """How many episodes each step was given."""
-    return _bars("episodes", learning.episodes)
-
-
-def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Figure:
+def accuracy_panel(title: str, accuracy: NDArray[np.float64]) -> Figure:
     """An accuracy per step, on a scale that ends at 100 %."""
     figure, axes = _panel(title, len(accuracy))
-    _series(axes, accuracy, colour)
+    series(axes, range(len(accuracy)), accuracy, "robust")
     floor = min(0.9, math.floor(10 * float(accuracy.min())) / 10)
     axes.set_ylim(floor - 0.04 * (1 - floor), 1 + 0.06 * (1 - floor))
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -116,7 +92,8 @@ def accuracy_panel(title: str, accuracy: NDArray[np.float64], colour: str) -> Fi
     return figure
 
 
-def _bars(title: str, numbers: NDArray[np.int64]) -> Figure:
+def bars_panel(title: str, numbers: NDArray[np.int64]) -> Figure:
+    """A number per step."""
     figure, axes = _panel(title, len(numbers))
     steps = range(len(numbers))
     if len(steps) <= _MOST_CURVES:
@@ -129,19 +106,41 @@ def _bars(title: str, numbers: NDArray[np.int64]) -> Figure:
 
 
 def _panel(title: str, steps: int) -> tuple[Figure, Axes]:
-    figure = blank(*PANEL)
-    axes = axes_inside(figure, left=46, right=8, top=32, bottom=40)
-    axes.set_title(title, loc="left", fontsize=11.5, color=LIGHT["ink"], x=-46 / (PANEL[0] - 54))
-    axes.grid(axis="y")
+    figure, axes = panel(title, HEIGHT, left=46, right=8)
     axes.set_xlabel("step")
     axes.set_xlim(-0.6, max(steps, 1) - 0.4)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     return figure, axes
 
 
-def _series(axes: Axes, values: NDArray[np.float64], colour: str) -> None:
-    dots = DOT if len(values) <= _MOST_DOTS else {}
-    axes.plot(range(len(values)), values, color=LIGHT[colour], linewidth=1.6, **dots)
+def series(axes: Axes, places: ArrayLike, values: NDArray[np.float64], colour: str) -> None:
+    """A line, with dots as long as they are few."""
+    dots = _DOT if len(values) <= _MOST_DOTS else {}
+    axes.plot(places, values, color=LIGHT[colour], linewidth=1.6, **dots)
+
+
+def level(
+    axes: Axes,
+    value: float,
+    text: str,
+    colour: str,
+    *,
+    rise: float = 3,
+    dashes: tuple[float, float] = (4, 2),
+) -> None:
+    """A line across, named above or below its right end."""
+    axes.axhline(value, color=LIGHT[colour], linewidth=1.0, dashes=dashes)
+    label(
+        axes,
+        text,
+        (1, value),
+        rise,
+        colour,
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        zorder=4,
+        bbox={"facecolor": LIGHT["paper"], "edgecolor": "none", "alpha": 0.85, "pad": 1},
+    )
 
 
 def returns_figure(returns: NDArray[np.float64], marks: Sequence[Mark], *, width: float) -> Figure:
@@ -149,7 +148,9 @@ def returns_figure(returns: NDArray[np.float64], marks: Sequence[Mark], *, width
     left, right, bottom, top = 46.0, 14.0, 40.0, height(marks)
     figure = blank(width, top + _HISTOGRAM_HEIGHT + bottom)
     axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
-    low, high = _range([float(returns.min()), float(returns.max()), *(m.value for m in marks)])
+    low, high = padded(
+        [float(returns.min()), float(returns.max()), *(m.value for m in marks)], 0.03
+    )
     axes.hist(
         returns,
         bins=np.linspace(low, high, (56 if width > 500 else 40) + 1).tolist(),
@@ -167,7 +168,8 @@ def returns_figure(returns: NDArray[np.float64], marks: Sequence[Mark], *, width
     return figure
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def padded(values: Sequence[float], part: float) -> tuple[float, float]:
+    """The range of some values, and a part of it more at both ends."""
     low, high = min(values), max(values)
-    pad = 0.03 * (high - low) if high > low else max(0.5, 0.05 * abs(low))
+    pad = part * (high - low) if high > low else max(0.5, 0.05 * abs(low))
     return low - pad, high + pad

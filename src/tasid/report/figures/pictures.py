@@ -15,7 +15,14 @@ from matplotlib.lines import Line2D
 
 from tasid.files import write_bytes_atomically
 from tasid.maps import RobustPlan
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank, house_style, picture_bytes
+from tasid.report.figures.drawing import (
+    LIGHT,
+    axes_inside,
+    blank,
+    house_style,
+    label,
+    picture_bytes,
+)
 from tasid.report.figures.grid_picture import draw_grid
 from tasid.report.figures.routes import (
     Columns,
@@ -26,6 +33,7 @@ from tasid.report.figures.routes import (
     lanes_of,
     share,
 )
+from tasid.report.text.wording import shortened
 
 WIDE, NARROW = 700.0, 344.0
 _LANE_HEIGHT = 54.0
@@ -79,30 +87,43 @@ def plan_picture(
 
 
 def draw_routes(routes: Routes, *, width: float) -> Figure:
-    """The routes on a figure so many pixels wide; to be called in the house style."""
-    lanes = lanes_of(routes)
-    return _draw_states(routes, width) if lanes is None else _draw_lanes(routes, lanes, width)
+    """The routes on a figure so many pixels wide; to be called in the house style.
 
-
-def _draw_lanes(routes: Routes, lanes: RouteLanes, width: float) -> Figure:
-    left, right, bottom = 54.0, 14.0, 42.0
+    Rows are the types of a layered map, else the states met in the order of their indices.
+    """
+    lanes, legend = lanes_of(routes), _legend(routes)
+    if lanes is None:
+        walks = routes.robust_walks, routes.nominal_walks
+        met = sorted({state for walk in (*walks[0], *walks[1]) for state in walk})
+        every = -(-len(met) // _MOST_ROWS)
+        names = [shortened(routes.label(state), 18) for state in met[::every]]
+        left, height = 20.0 + 6.6 * max(map(len, names)), 20.0 * min(max(len(met), 3), _MOST_ROWS)
+    else:
+        walks = lanes.robust, lanes.nominal
+        met, every, names = list(lanes.kinds), 1, [f"type {kind}" for kind in lanes.kinds]
+        left, height = 54.0, _LANE_HEIGHT * (len(met) - 1) + 36
+        legend.append((Line2D([], [], **_EDGE), "all moves on the map"))
+    row = {one: place for place, one in enumerate(met)}
+    right, bottom = 14.0, 42.0
     inner = width - left - right
-    columns = columns_of(lanes.horizon, int(inner / _PIXELS_PER_COLUMN))
-    legend = [*_legend(routes), (Line2D([], [], **_EDGE), "all moves on the map")]
-    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
-    height = _LANE_HEIGHT * (len(lanes.kinds) - 1) + 36
+    columns = columns_of(routes.simulator.horizon, int(inner / _PIXELS_PER_COLUMN))
+    top = 26.0 if width >= WIDE else 10.0 + 16.0 * len(legend)
+    top += 0 if columns.fold is None else 20
     figure = blank(width, top + height + bottom)
     axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
-    row = {kind: place for place, kind in enumerate(lanes.kinds)}
-    _draw_map(axes, lanes, columns, row)
-    _draw_walks(axes, "robust", lanes.robust, columns, row)
+    axes.set_yticks(range(0, len(met), every), names)
+    if lanes is None:
+        axes.grid(axis="y")
+        axes.set_ylim(len(met) - 0.4, -0.6)
+    else:
+        _draw_map(axes, lanes, columns, row)
+        axes.set_ylim(len(met) - 1 + 18 / _LANE_HEIGHT, -18 / _LANE_HEIGHT)
+    _draw_walks(axes, "robust", walks[0], columns, row)
     if not routes.same:
-        _draw_walks(axes, "nominal", lanes.nominal, columns, row)
+        _draw_walks(axes, "nominal", walks[1], columns, row)
     if columns.fold is not None:
         _draw_fold(axes, lanes, columns, columns.fold, row)
-    _draw_axis(axes, columns, inner, "layer")
-    axes.set_yticks(list(row.values()), [f"type {kind}" for kind in lanes.kinds])
-    axes.set_ylim(len(row) - 1 + 18 / _LANE_HEIGHT, -18 / _LANE_HEIGHT)
+    _draw_axis(axes, columns, inner, "step" if lanes is None else "layer")
     _draw_legend(figure, legend, width)
     return figure
 
@@ -149,42 +170,19 @@ def _draw_map(axes: Axes, lanes: RouteLanes, columns: Columns, row: dict[int, in
 
 
 def _draw_fold(
-    axes: Axes, lanes: RouteLanes, columns: Columns, fold: Fold, row: dict[int, int]
+    axes: Axes, lanes: RouteLanes | None, columns: Columns, fold: Fold, row: dict[int, int]
 ) -> None:
     """In place of the hidden layers, how much of them each route spends in each lane."""
     ends = [columns.place[fold.first], columns.place[fold.last]]
-    middle = sum(ends) / 2
-    for kind, lane in row.items():
-        axes.plot([ends[0] + 0.5, ends[1] - 0.5], [lane, lane], **_FOLDED)
-        for walks, colour, side, rise in (
-            (lanes.robust, "robust", "bottom", 3),
-            (lanes.nominal, "nominal", "top", -3),
-        )[: 1 if lanes.robust == lanes.nominal else 2]:
-            axes.annotate(
-                _percent(share(walks, kind, fold.hidden)),
-                (middle, lane),
-                (0, rise),
-                textcoords="offset points",
-                ha="center",
-                va=side,
-                color=LIGHT[colour],
-                fontsize=10.5,
-            )
-    _name_fold(axes, columns, fold, f"share of {len(fold.hidden)} layers")
-
-
-def _name_fold(axes: Axes, columns: Columns, fold: Fold, name: str) -> None:
-    axes.annotate(
-        name,
-        ((columns.place[fold.first] + columns.place[fold.last]) / 2, 1),
-        (0, 4),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        color=LIGHT["muted"],
-        fontsize=10.5,
-    )
+    middle, name = sum(ends) / 2, f"{len(fold.hidden)} steps more"
+    if lanes is not None:
+        name = f"share of {len(fold.hidden)} layers"
+        both = [(lanes.robust, "robust", 3), (lanes.nominal, "nominal", -3)]
+        for kind, lane in row.items():
+            axes.plot([ends[0] + 0.5, ends[1] - 0.5], [lane, lane], **_FOLDED)
+            for walks, colour, rise in both[: 1 if lanes.robust == lanes.nominal else 2]:
+                label(axes, _percent(share(walks, kind, fold.hidden)), (middle, lane), rise, colour)
+    label(axes, name, (middle, 1), 4, "muted", xycoords=axes.get_xaxis_transform())
 
 
 def _percent(part: float) -> str:
@@ -210,37 +208,6 @@ def _draw_axis(axes: Axes, columns: Columns, pixels: float, unit: str) -> None:
     axes.set_xlabel(unit)
 
 
-def _draw_states(routes: Routes, width: float) -> Figure:
-    """States over steps: the rows are the states met, in the order of their indices."""
-    met = sorted({s for walk in (*routes.robust_walks, *routes.nominal_walks) for s in walk})
-    row = {state: place for place, state in enumerate(met)}
-    every = -(-len(met) // _MOST_ROWS)
-    labels = [_shortened(routes.label(state)) for state in met[::every]]
-    legend = _legend(routes)
-    left, right, bottom = 20.0 + 6.6 * max(map(len, labels)), 14.0, 42.0
-    inner = width - left - right
-    columns = columns_of(routes.simulator.horizon, int(inner / _PIXELS_PER_COLUMN))
-    top = _legend_height(legend, width) + (0 if columns.fold is None else 20)
-    height = min(max(20.0 * len(met), 60.0), 20.0 * _MOST_ROWS)
-    figure = blank(width, top + height + bottom)
-    axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
-    axes.set_yticks(range(0, len(met), every), labels)
-    axes.grid(axis="y")
-    _draw_walks(axes, "robust", routes.robust_walks, columns, row)
-    if not routes.same:
-        _draw_walks(axes, "nominal", routes.nominal_walks, columns, row)
-    if columns.fold is not None:
-        _name_fold(axes, columns, columns.fold, f"{len(columns.fold.hidden)} steps more")
-    _draw_axis(axes, columns, inner, "step")
-    axes.set_ylim(len(met) - 0.4, -0.6)
-    _draw_legend(figure, legend, width)
-    return figure
-
-
-def _shortened(name: str, most: int = 18) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
 def _legend(routes: Routes) -> list[tuple[Line2D, str]]:
     robust, nominal = Line2D([], [], **_ROBUST), Line2D([], [], **_NOMINAL)
     eta = f"{routes.plan.eta:g}"
@@ -248,10 +215,6 @@ def _legend(routes: Routes) -> list[tuple[Line2D, str]]:
         name = "plan for η = 0" if eta == "0" else f"robust plan, η = {eta}, and plan for η = 0"
         return [(robust, name)]
     return [(robust, f"robust plan, η = {eta}"), (nominal, "plan for η = 0, which trusts the map")]
-
-
-def _legend_height(legend: Sequence[tuple[Line2D, str]], width: float) -> float:
-    return 26.0 if width >= WIDE else 10.0 + 16.0 * len(legend)
 
 
 def _draw_legend(figure: Figure, legend: Sequence[tuple[Line2D, str]], width: float) -> None:

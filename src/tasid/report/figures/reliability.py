@@ -8,11 +8,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from scipy.stats import binomtest
 
 from tasid.learning.monitor import Calibration
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.figures.drawing import LIGHT, label, panel
 from tasid.report.text.wording import count, percent
 
-_PANEL = (336.0, 250.0)
-_LEFT = 46.0
 _CONFIDENCE = 0.95
 _EDGES = [tenth / 10 for tenth in range(11)]
 
@@ -57,16 +55,7 @@ def counts_panel(calibration: Calibration, what: str = "transitions") -> Figure:
     for place, number in bars:
         middle = (place + 0.5) / 10
         axes.bar([middle], [number], width=0.088, color=LIGHT["fill"])
-        axes.annotate(
-            short_count(number),
-            (middle, number),
-            (0, 3),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            color=LIGHT["muted"],
-            fontsize=10.0,
-        )
+        label(axes, short_count(number), (middle, number), 3, "muted", size=10.0)
     axes.set_ylim(0, 1.14 * most)
     axes.yaxis.set_major_locator(FixedLocator([]))
     axes.grid(visible=False)
@@ -92,12 +81,7 @@ def in_words(calibration: Calibration) -> str:
 
 
 def _panel(title: str) -> tuple[Figure, Axes]:
-    width, height = _PANEL
-    figure = blank(width, height)
-    axes = axes_inside(figure, left=_LEFT, right=14, top=32, bottom=40)
-    inner = width - _LEFT - 14
-    axes.set_title(title, loc="left", fontsize=11.5, color=LIGHT["ink"], x=-_LEFT / inner)
-    axes.grid(axis="y")
+    figure, axes = panel(title, 250.0, left=46, right=14)
     axes.set_xlabel("confidence")
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_locator(FixedLocator(_EDGES[::2]))

@@ -16,6 +16,7 @@ import numpy as np
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.planning.flips import Change, changes_of, likeliest_starts
 from tasid.maps.planning.thrifty import Plan
+from tasid.report.text.wording import printable
 
 MAX_LANES = 12
 FOLD_WIDTH = 8
@@ -58,8 +59,7 @@ class Routes:
 
     def label(self, state: int) -> str:
         """A state's label as one line of printable text."""
-        text = str(self.simulator.states[state])
-        return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+        return printable(self.simulator.states[state])
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -92,11 +92,6 @@ class RouteLanes:
     robust: tuple[tuple[int, ...], ...]
     """The types the robust routes pass through at layers 0 … H."""
     nominal: tuple[tuple[int, ...], ...]
-
-    @property
-    def horizon(self) -> int:
-        """H: one layer more than there are steps."""
-        return len(self.edges)
 
 
 def lanes_of(routes: Routes) -> RouteLanes | None:

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 
 from tasid.files import ArtifactError, write_bytes_atomically
 from tasid.report.figures.drawing import LIGHT, axes_inside, blank, house_style
-from tasid.report.figures.pictures import NARROW, WIDE
-from tasid.report.pages.content import Content, Panel, Plate, Section, Table, render
+from tasid.report.figures.pictures import WIDE
+from tasid.report.pages.content import Content, Panel, Plate, Section, Table, render, twin_panel
 from tasid.report.pages.template import PAGE_NAME
 from tasid.report.text.command import rerun_command
-from tasid.report.text.wording import count, duration, number, percent
+from tasid.report.text.wording import count, duration, flat, number, percent
 from tasid.runs.record import Run
 
 _STAGES = {"source": ("relatives of the target", "nominal"), "target": ("the target", "learned")}
@@ -105,20 +105,10 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
     last = rows[-1]
     seen = f"After {count(last['episodes'])} episodes it is {number(last['training'])}."
     title = "Mean return against training episodes"
-    return Panel("curve", title, seen, lambda: draw(WIDE), lambda: draw(NARROW))
+    return twin_panel("curve", title, seen, draw)
 
 
 def _settings(baseline: Mapping[str, Any]) -> Table:
     """Hyper-parameters, those of parts as part.name."""
-    flat: dict[str, Any] = {}
-
-    def gather(fields: Mapping[str, Any], before: str) -> None:
-        for key, value in fields.items():
-            if isinstance(value, Mapping):
-                gather(value, f"{before}{key}.")
-            elif value is not None:
-                flat[f"{before}{key}"] = value
-
-    gather(baseline, "")
-    rows = tuple((key, str(value)) for key, value in flat.items())
+    rows = tuple((key, str(value)) for key, value in flat(baseline) if value is not None)
     return Table("settings", "Everything that decides the result beside the seed.", ("", ""), rows)

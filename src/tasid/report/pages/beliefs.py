@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tasid.files import ArtifactError
 from tasid.learning.belief.method import BatchEnded
+from tasid.report.pages.diagnostics import is_number, optional_text
 from tasid.runs.record import Run
 
 _NUMBERS = (
@@ -54,13 +55,13 @@ def read_beliefs(
     where = run.folder / "batches.jsonl"
     found = BeliefBatches(
         batches=tuple(run.rows(BatchEnded)),
-        stopped=_text(summary.get("stopped"), f"{run.folder / 'evaluation'}: stopped"),
+        stopped=optional_text(summary.get("stopped"), f"{run.folder / 'evaluation'}: stopped"),
         tracking_accuracy=arrays.get("tracking_accuracy"),
         visits=arrays.get("visits"),
     )
     for number, batch in enumerate(found.batches):
         row = {name: getattr(batch, name) for name in (*_NUMBERS.split(), "best")}
-        best, fine = row.pop("best"), all(map(_is_number, row.values()))
+        best, fine = row.pop("best"), all(one is None or is_number(one) for one in row.values())
         if not fine or row["episodes"] is None or not isinstance(best, str):
             raise ArtifactError(f"{where}, line {number + 1}: no row of a run ({batch})")
     if not found.batches or (found.sizes <= 0).any():
@@ -71,13 +72,3 @@ def read_beliefs(
             "belongs to another run or was edited"
         )
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _text(value: Any, where: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ArtifactError(f"{where} is {value!r}; it should be text")
-    return value

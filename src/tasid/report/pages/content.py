@@ -11,7 +11,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from tasid.maps import RobustPlan
 from tasid.report.figures.drawing import inline_svg
+from tasid.report.figures.grid_picture import draw_grid
+from tasid.report.figures.pictures import NARROW, WIDE
+from tasid.report.figures.routes import Routes
 from tasid.report.pages.template import render_page
 
 
@@ -27,6 +31,17 @@ class Panel:
     draw: Callable[[], Figure]
     narrow: Callable[[], Figure] | None = None
     """The same for narrow windows, where the letters of the first would be too small."""
+
+
+def twin_panel(name: str, title: str, said: str, draw: Callable[[float], Figure]) -> Panel:
+    """A panel that is drawn for two widths."""
+    return Panel(name, title, said, lambda: draw(WIDE), lambda: draw(NARROW))
+
+
+def routes_panel(name: str, title: str, said: str, plan: RobustPlan) -> Panel:
+    """A grid map with the ways of a plan and of that for η = 0."""
+    routes = Routes.of(plan)
+    return twin_panel(name, title, said, lambda width: draw_grid(routes, width=width))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +110,6 @@ def render(
     }
     return render_page(
         "experiment.html",
-        {},
         kind=kind,
         made_from=made_from,
         title=content.title,

@@ -16,9 +16,11 @@ from tasid.files import ArtifactError
 from tasid.learning.belief.slips import Outcome, Slip
 from tasid.learning.monitor import Calibration
 from tasid.learning.surprise import EtaEstimate, MapFault
+from tasid.policies.certificate import ReturnCertificate
 
 _CONFIDENCE, _CORRECT = "calibration.confidence", "calibration.correct"
 _LABELS = ("state", "successor")
+_MAY_BE_NULL = ("lower_bound", "mean", "blind_value", "void")
 _Record = TypeVar("_Record", EtaEstimate, MapFault, Outcome, Slip)
 
 
@@ -45,7 +47,7 @@ def read_diagnostics(
     estimate = summary.get("eta_estimate")
     eta = None if estimate is None else _record(EtaEstimate, estimate, f"{where}: eta_estimate")
     return RunDiagnostics(
-        model=_optional_text(summary.get("model"), f"{where}: model"),
+        model=optional_text(summary.get("model"), f"{where}: model"),
         evidence=_evidence(summary.get("evidence"), f"{where}: evidence"),
         eta=eta if eta is not None and eta.transitions else None,
         map_errors=tuple(
@@ -67,7 +69,7 @@ def read_diagnostics(
 def _evidence(value: Any, where: str) -> tuple[tuple[str, float], ...]:
     if value is None:
         return ()
-    if not isinstance(value, dict) or not all(_is_number(nats) for nats in value.values()):
+    if not isinstance(value, dict) or not all(is_number(nats) for nats in value.values()):
         raise ArtifactError(f"{where} is {value!r}; it should be a number for every way")
     return tuple(sorted(((way, float(n)) for way, n in value.items()), key=lambda pair: -pair[1]))
 
@@ -103,7 +105,7 @@ def _record(kind: type[_Record], value: Any, where: str, **read: Any) -> _Record
     if not isinstance(value, dict) or value.keys() != wanted:
         raise ArtifactError(f"{where} is {value!r}; its keys should be {', '.join(sorted(wanted))}")
     for name, item in value.items():
-        if name not in (*_LABELS, *read) and not _is_number(item):
+        if name not in (*_LABELS, *read) and not is_number(item):
             raise ArtifactError(f"{where}: {name} is {item!r}; it should be a number")
     return kind(**{**value, **read})
 
@@ -126,7 +128,8 @@ def _calibration(arrays: Mapping[str, NDArray[Any]], where: str) -> Calibration 
     return Calibration(said.astype(np.float64), was) if said.size else None
 
 
-def _optional_text(value: Any, where: str) -> str | None:
+def optional_text(value: Any, where: str) -> str | None:
+    """Text, or null."""
     return None if value is None else _text(value, where)
 
 
@@ -136,5 +139,23 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """A number, which a truth value is not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def read_certificate(record: Any, where: str) -> ReturnCertificate | None:
+    """The certificate of a run; None where none was asked for."""
+    if record is None:
+        return None
+    try:
+        if not isinstance(record, Mapping):
+            raise TypeError(f"{record!r} is no record")
+        for name in (field.name for field in fields(ReturnCertificate) if field.name != "range"):
+            value = record[name]
+            fits = isinstance(value, str) if name == "void" else is_number(value)
+            if not fits and not (value is None and name in _MAY_BE_NULL):
+                raise TypeError(f"{name} is {value!r}")
+        return ReturnCertificate.of(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"{where}: certificate is none of ours ({error})") from None

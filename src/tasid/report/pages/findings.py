@@ -18,8 +18,12 @@ from tasid.policies.ppo_policy import PPOPolicy
 from tasid.report.figures.clusters import Starts, read_starts
 from tasid.report.figures.learning import Learning
 from tasid.report.pages.beliefs import BeliefBatches, read_beliefs
-from tasid.report.pages.certified import read_certificate
-from tasid.report.pages.diagnostics import RunDiagnostics, read_diagnostics
+from tasid.report.pages.diagnostics import (
+    RunDiagnostics,
+    is_number,
+    read_certificate,
+    read_diagnostics,
+)
 from tasid.runs.record import Run
 
 _NUMBERS = (
@@ -161,11 +165,9 @@ def _vector(array: NDArray[Any], where: str, length: int | None) -> NDArray[np.f
 
 
 def _number(value: Any, where: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if value is not None and not is_number(value):
         raise ArtifactError(f"{where} is {value!r}; it should be a number or null")
-    return float(value)
+    return None if value is None else float(value)
 
 
 def _interval(value: Any, where: str) -> tuple[float, float] | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from tasid.report.figures import reliability
 from tasid.report.figures.batches import regret_panel, returns_panel
@@ -17,81 +17,86 @@ from tasid.report.figures.grid_heat import visit_heat
 from tasid.report.figures.grid_picture import draw_grid
 from tasid.report.figures.labels import Mark
 from tasid.report.figures.learning import (
+    Learning,
     accuracy_panel,
-    episodes_panel,
-    epochs_panel,
+    bars_panel,
     loss_panel,
     returns_figure,
 )
 from tasid.report.figures.pictures import NARROW, WIDE, draw_routes
 from tasid.report.figures.routes import Routes, in_words
+from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import RunFindings
 from tasid.report.text.wording import count, number, percent
 
-_NAMES = {
-    "robust_value": "robust plan",
-    "nominal_plan_value": "nominal plan",
-    "blind_value": "blind",
+_MARKS = {
+    "robust_value": ("robust plan", "robust"),
+    "nominal_plan_value": ("nominal plan", "nominal"),
+    "blind_value": ("blind", "blind"),
 }
-_COLOURS = {"robust_value": "robust", "nominal_plan_value": "nominal", "blind_value": "blind"}
+Twins = tuple[Markup, Markup]
+"""One drawing for wide windows and one for narrow ones."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """One drawing, in a wide and a narrow version where the width matters."""
+def learning_panels(found: RunFindings) -> Iterator[Markup]:
+    """How every step or batch was learned; none where nothing was."""
+    if found.beliefs is not None:
+        yield from _batches(found, found.beliefs)
+    elif found.learning is not None and found.steps:
+        yield from _steps(found.learning)
 
-    wide: Markup
-    narrow: Markup | None = None
 
-
-def learning_panels(found: RunFindings) -> Iterator[Picture]:
-    """How every step was learned; none where nothing was."""
-    learning = found.learning
-    if learning is None or not found.steps:
-        return
-    losses = _spread("Validation loss", learning.validation_loss, number)
-    panels: list[tuple[str, Figure, str]] = [("loss", loss_panel(learning), losses)]
+def _steps(learning: Learning) -> Iterator[Markup]:
+    losses = learning.validation_loss
+    yield _panel("loss", loss_panel(learning), "Validation loss", losses, number)
     if learning.by_epochs:
-        epochs = _spread("Epochs", learning.epochs, count)
-        panels.append(("epochs", epochs_panel(learning), epochs))
+        figure = bars_panel("epochs until the loss stopped falling", learning.epochs)
+        yield _panel("epochs", figure, "Epochs", learning.epochs, count)
     else:
-        episodes = _spread("Episodes", learning.episodes, count)
-        panels.append(("episodes", episodes_panel(learning), episodes))
-    for name, title, values, colour in (
-        ("decoded", "transitions decoded rightly", learning.decoder_accuracy, "robust"),
-        ("tracked", "states tracked rightly", learning.tracking_accuracy, "robust"),
-    ):
-        if values is not None:
-            said = _spread(title.capitalize(), values, percent)
-            panels.append((name, accuracy_panel(title, values, colour), said))
-    yield from _drawn(panels)
+        figure = bars_panel("episodes", learning.episodes)
+        yield _panel("episodes", figure, "Episodes", learning.episodes, count)
+    yield from _accuracy("decoded", "transitions decoded rightly", learning.decoder_accuracy)
+    yield from _accuracy("tracked", "states tracked rightly", learning.tracking_accuracy)
 
 
-def batch_panels(found: RunFindings) -> Iterator[Picture]:
+def _batches(found: RunFindings, beliefs: BeliefBatches) -> Iterator[Markup]:
     """What new episodes earned and lost, batch by batch, and how often the state was known."""
-    beliefs = found.beliefs
-    if beliefs is None:
-        return
     returns, regret = beliefs.column("return_mean"), beliefs.column("regret")
-    panels: list[tuple[str, Figure, str]] = [
-        (
-            "earned",
-            returns_panel(beliefs, _marks(found, "robust_value", "blind_value")),
-            _spread("Return of new episodes", returns, number, "batch"),
-        )
-    ]
+    figure = returns_panel(beliefs, _marks(found, "robust_value", "blind_value"))
+    yield _panel("earned", figure, "Return of new episodes", returns, number, "batch")
     if np.isfinite(regret).any():
-        said = _spread("Estimated regret", regret, number, "batch")
-        panels.append(("regret", regret_panel(beliefs), said))
-    if beliefs.tracking_accuracy is not None:
-        tracked = beliefs.tracking_accuracy
-        title = "states tracked rightly"
-        said = _spread(title.capitalize(), tracked, percent)
-        panels.append(("tracked", accuracy_panel(title, tracked, "robust"), said))
-    yield from _drawn(panels)
+        yield _panel("regret", regret_panel(beliefs), "Estimated regret", regret, number, "batch")
+    yield from _accuracy("tracked", "states tracked rightly", beliefs.tracking_accuracy)
 
 
-def visits_picture(found: RunFindings, routes: Routes) -> Picture | None:
+def _accuracy(name: str, title: str, values: NDArray[np.float64] | None) -> Iterator[Markup]:
+    if values is not None:
+        yield _panel(name, accuracy_panel(title, values), title.capitalize(), values, percent)
+
+
+def _panel(
+    name: str,
+    figure: Figure,
+    what: str,
+    values: NDArray[Any],
+    spelled: Callable[[float], str],
+    unit: str = "step",
+) -> Markup:
+    """A series as a drawing, and in words."""
+    title = f"{what} per {unit}"
+    known = [float(value) for value in values if value == value]
+    said = f"{title}, never a finite number."
+    if known:
+        units = unit if len(values) == 1 else f"{unit}es" if unit.endswith("ch") else f"{unit}s"
+        said = (
+            f"{title}, over {len(values)} {units}: between {spelled(min(known))} and "
+            f"{spelled(max(known))}, {spelled(known[0])} at the first and {spelled(known[-1])} at "
+            "the last."
+        )
+    return inline_svg(figure, name=f"learning-{name}", title=title, description=said)
+
+
+def visits_picture(found: RunFindings, routes: Routes) -> Twins | None:
     """Where the learning episodes are believed to have been; None without a grid to draw it on."""
     visits = None if found.beliefs is None else found.beliefs.visits
     layout = routes.simulator.layout
@@ -113,32 +118,22 @@ def visits_picture(found: RunFindings, routes: Routes) -> Picture | None:
     )
 
 
-def _drawn(panels: list[tuple[str, Figure, str]]) -> Iterator[Picture]:
-    for name, figure, said in panels:
-        title = said.partition(",")[0]
-        yield Picture(inline_svg(figure, name=f"learning-{name}", title=title, description=said))
-
-
-def reliability_panels(found: RunFindings) -> Iterator[Picture]:
+def reliability_panels(found: RunFindings) -> Iterator[Markup]:
     """Confidence against what came true; none where nothing could be compared."""
     calibration = found.diagnostics.calibration
     if calibration is None or not (found.steps or found.beliefs):
         return
     said = reliability.in_words(calibration)
     what = "transitions" if found.beliefs is None else "decisions"
-    for name, title, figure in (
-        ("diagram", "Came true, by confidence", reliability.reliability_panel(calibration)),
-        (
-            "counts",
-            f"{what.capitalize()}, by confidence",
-            reliability.counts_panel(calibration, what),
-        ),
-    ):
-        svg = inline_svg(figure, name=f"reliability-{name}", title=title, description=said)
-        yield Picture(svg)
+    diagram = reliability.reliability_panel(calibration)
+    title = "Came true, by confidence"
+    yield inline_svg(diagram, name="reliability-diagram", title=title, description=said)
+    counts = reliability.counts_panel(calibration, what)
+    title = f"{what.capitalize()}, by confidence"
+    yield inline_svg(counts, name="reliability-counts", title=title, description=said)
 
 
-def returns_picture(found: RunFindings) -> Picture:
+def returns_picture(found: RunFindings) -> Twins:
     """What the policy earned, beside the yardsticks."""
     exact = _marks(found, "robust_value", "nominal_plan_value", "blind_value")
     marks = [Mark("learned policy", found.mean, "learned"), *exact]
@@ -158,43 +153,24 @@ def returns_picture(found: RunFindings) -> Picture:
 
 def _marks(found: RunFindings, *keys: str) -> tuple[Mark, ...]:
     """Those of these exact values that are known."""
-    known = ((_NAMES[key], found[key], _COLOURS[key]) for key in keys)
-    return tuple(Mark(name, value, colour) for name, value, colour in known if value is not None)
+    known = ((*_MARKS[key], found[key]) for key in keys)
+    return tuple(Mark(name, value, colour) for name, colour, value in known if value is not None)
 
 
-def routes_picture(routes: Routes) -> Picture:
+def routes_picture(routes: Routes) -> Twins:
     """The ways of the robust and the nominal plan, on the grid if there is one."""
-    if routes.simulator.layout is not None:
-        return _twins(
-            "routes",
-            "Routes of the plans on the map",
-            f"{in_words(routes)} Cells are coloured by the plan’s worst-case value on arrival.",
-            lambda width: draw_grid(routes, width=width, flips=False),
-        )
-    return _twins(
-        "routes",
-        "Routes of the plans",
-        in_words(routes),
-        lambda width: draw_routes(routes, width=width),
-    )
+    said = in_words(routes)
+    if routes.simulator.layout is None:
+        title = "Routes of the plans"
+        return _twins("routes", title, said, lambda width: draw_routes(routes, width=width))
+    said += " Cells are coloured by the plan’s worst-case value on arrival."
+    title = "Routes of the plans on the map"
+    return _twins("routes", title, said, lambda width: draw_grid(routes, width=width, flips=False))
 
 
-def _spread(what: str, values: Any, spelled: Callable[[float], str], unit: str = "step") -> str:
-    """A series in words."""
-    known = [float(value) for value in values if value == value]
-    if not known:
-        return f"{what} per {unit}, never a finite number."
-    units = unit if len(values) == 1 else f"{unit}es" if unit.endswith("ch") else f"{unit}s"
-    return (
-        f"{what} per {unit}, over {len(values)} {units}: between {spelled(min(known))} and "
-        f"{spelled(max(known))}, {spelled(known[0])} at the first and {spelled(known[-1])} at the "
-        "last."
-    )
-
-
-def _twins(name: str, title: str, said: str, draw: Callable[[float], Figure]) -> Picture:
+def _twins(name: str, title: str, said: str, draw: Callable[[float], Figure]) -> Twins:
     wide, narrow = (
         inline_svg(draw(width), name=f"{name}-{size}", title=title, description=said)
         for size, width in (("wide", WIDE), ("narrow", NARROW))
     )
-    return Picture(wide, narrow)
+    return wide, narrow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tasid.report.figures.drawing import house_style
 from tasid.report.figures.routes import Routes, walk
 from tasid.report.pages import gallery, trust
 from tasid.report.pages.baseline import build_baseline_report, is_baseline
-from tasid.report.pages.certified import certificate_figures
+from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import RunFindings, read_findings
 from tasid.report.pages.replay import Replay, replay
 from tasid.report.pages.template import PAGE_NAME, render_page
@@ -43,45 +43,28 @@ def build_report(folder: str | Path) -> Path:
 def render(found: RunFindings, replayed: Replay | None = None) -> str:
     """The page as text."""
     routes = Routes.of(found.policy.plan)
-    by_beliefs = found.beliefs is not None
     with house_style():
-        panels = gallery.batch_panels if by_beliefs else gallery.learning_panels
-        learning = list(panels(found))
-        visits = gallery.visits_picture(found, routes)
-        reliability = list(gallery.reliability_panels(found))
-        returns = gallery.returns_picture(found)
-        picture = gallery.routes_picture(routes)
-        clusters = None if found.starts is None else found.starts.picture()
-    shown = [
-        ("starts", clusters),
-        ("learning", learning),
-        ("visits", visits),
-        ("reliability", reliability),
-        ("returns", 1),
-        ("routes", 1),
-    ]
+        pictures = {
+            "starts": None if found.starts is None else found.starts.picture(),
+            "learning": list(gallery.learning_panels(found)),
+            "visits": gallery.visits_picture(found, routes),
+            "reliability": list(gallery.reliability_panels(found)),
+            "returns": gallery.returns_picture(found),
+            "routes": gallery.routes_picture(routes),
+        }
+    shown = [name for name, picture in pictures.items() if picture]
     return render_page(
-        "belief.html" if by_beliefs else "run.html",
-        {"number": number, "episodes": wording.episodes_of, "sentence": wording.sentence},
+        "run.html",
         kind="a learning run",
         made_from="the files of this run",
         title=_title(found),
         headline=wording.headline(found),
         certainty=wording.certainty(found),
         caution=wording.caution(found),
-        groups=wording.key_figures(found),
         found=found,
-        figure={
-            name: place for place, name in enumerate((n for n, there in shown if there), start=1)
-        },
+        figure={name: place for place, name in enumerate(shown, start=1)},
         trust=trust,
-        clusters=clusters,
-        learning=learning,
-        visits=visits,
-        certificate=None if found.certificate is None else certificate_figures(found.certificate),
-        reliability=reliability,
-        returns=returns,
-        routes=picture,
+        **pictures,
         replayed=replayed,
         on_grid=routes.simulator.layout is not None,
         pay=[policy_value(routes.simulator, routes.plan), routes.nominal.start_value],
@@ -89,11 +72,10 @@ def render(found: RunFindings, replayed: Replay | None = None) -> str:
         same_route=routes.same,
         map_errors=list(trust.map_error_rows(found)),
         slips=trust.slip_sentences(found),
-        step_columns=_BATCH_COLUMNS if by_beliefs else _step_columns(found),
-        steps=list(_batch_rows(found) if by_beliefs else _step_rows(found)),
+        steps=list(_step_rows(found) if found.beliefs is None else _batch_rows(found.beliefs)),
         open_table=_OPEN_TABLE,
-        configuration=list(_flat(_without_versions(found.asked))),
-        versions=list(_flat(found.asked.get("versions", {}))),
+        configuration=_told({k: v for k, v in found.asked.items() if k != "versions"}),
+        versions=_told(found.asked.get("versions", {})),
         command=rerun_command(found.asked),
     )
 
@@ -109,23 +91,8 @@ def _actions(routes: Routes, plan: Plan) -> str:
     return " ".join(str(plan.action(h, state)) for h, state in enumerate(states))
 
 
-_BATCH_COLUMNS = [
-    "batch",
-    "episodes",
-    "so far",
-    "return",
-    "regret",
-    "foresight",
-    "evidence",
-    "best fit",
-    "playing, s",
-    "fitting, s",
-]
-
-
-def _batch_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
-    assert found.beliefs is not None
-    for batch, size in zip(found.beliefs.batches, found.beliefs.sizes.tolist(), strict=True):
+def _batch_rows(beliefs: BeliefBatches) -> Iterator[tuple[str, ...]]:
+    for batch, size in zip(beliefs.batches, beliefs.sizes.tolist(), strict=True):
         known = (batch.return_mean, batch.regret, batch.foresight, batch.evidence)
         yield (
             str(batch.batch),
@@ -143,20 +110,6 @@ def _rounded(value: float | None) -> str:
     if value is None:
         return "–"
     return number(value) if value == 0 or abs(value) >= 0.0005 else "≈ 0"
-
-
-def _step_columns(found: RunFindings) -> list[str]:
-    assert found.learning is not None
-    return [
-        "step",
-        "episodes",
-        *(["epochs"] if found.learning.by_epochs else []),
-        "validation loss",
-        "transition decoded",
-        "next state right",
-        "collecting, s",
-        "fitting, s",
-    ]
 
 
 def _step_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
@@ -178,14 +131,9 @@ def _step_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _without_versions(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in asked.items() if key != "versions"}
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Nested records as rows of a dotted name and a value."""
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
-    elif path:
-        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _told(record: Any) -> list[tuple[str, str]]:
+    """Names and values, as JSON unless they are text."""
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in wording.flat(record)
+    ]

@@ -33,7 +33,7 @@ _LEAST = 0.002
 
 def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
     """Write the page of a policy's episodes, on a map with a layout; the first is shown first."""
-    sim = episodes[0].policy.simulator
+    sim, environment = episodes[0].policy.simulator, episodes[0].policy.environment
     if sim.layout is None:
         raise ValueError("html: this map does not say where its states lie, so nothing is drawn")
     if episodes[0].beliefs is None:
@@ -43,18 +43,12 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     page = render_page(
         "player.html",
-        {},
-        title=_name(episodes[0]),
+        title="a map" if environment is None else str(environment.get("name")),
         data=Markup(text),
         names=[episode["name"] for episode in data["episodes"]],
         etas=len(ETAS) - 1,
     )
     return write_bytes_atomically(Path(path), page.encode(errors="replace"))
-
-
-def _name(episode: Episode) -> str:
-    environment = episode.policy.environment
-    return "a map" if environment is None else str(environment.get("name"))
 
 
 def _told(episode: Episode) -> str:

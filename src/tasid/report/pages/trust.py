@@ -9,28 +9,8 @@ from typing import Any
 
 from tasid.policies import BeliefPolicy
 from tasid.report.pages.findings import RunFindings
-from tasid.report.text.wording import (
-    THIN,
-    UNKNOWN,
-    KeyFigure,
-    count,
-    episodes_of,
-    number,
-    percent,
-    sentence,
-    unbroken,
-)
+from tasid.report.text.wording import count, percent, sentence
 
-_PAPER = (
-    "Every step has a model of its own. It looks at two observations, one after the other, and "
-    "says which action came between them; the map says where that action leads. So the policy "
-    "knows, move by move, where it is."
-)
-_BELIEFS = (
-    "What places look like was learned from whole episodes: wherever the map says the commands may "
-    "have led, the observations have to fit. The policy then keeps a belief, a probability for "
-    "every place it may be in, and takes the action that is best on average over them."
-)
 _ALIKE = {
     "place": "every place of the map has a look of its own",
     "rank": "looks are shared by outcomes of the same rank, because places are too many to be met "
@@ -49,11 +29,6 @@ _TOLD = 5
 """Slips that are told of, at most."""
 
 
-def models(found: RunFindings) -> str:
-    """What decodes or tracks, for the method that learned it."""
-    return _PAPER if found.beliefs is None else _BELIEFS
-
-
 def winner(found: RunFindings) -> str | None:
     """The model in use and what its name means."""
     name = found.diagnostics.model
@@ -65,84 +40,6 @@ def winner(found: RunFindings) -> str | None:
         meanings = [said for said in (_ALIKE.get(found.policy.classes), begun) if said]
     explained = "; ".join(meanings)
     return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
-
-
-def stopped(found: RunFindings) -> str:
-    """How many episodes in how many batches, and why no more."""
-    beliefs = found.beliefs
-    if beliefs is None:
-        return ""
-    number = len(beliefs.batches)
-    said = (
-        f"It took {episodes_of(int(beliefs.ends[-1]))} in {count(number)} "
-        f"{'batch' if number == 1 else 'batches'}."
-    )
-    return said if beliefs.stopped is None else f"{said} Why no more: {sentence(beliefs.stopped)}"
-
-
-def trust_figures(found: RunFindings) -> tuple[KeyFigure, ...]:
-    """η as planned and as seen, and the calibration error."""
-    return (
-        KeyFigure(
-            "η planned",
-            f"{found.policy.plan.eta:g}",
-            "The plan allows for this probability, at any place, that an action comes out as "
-            "another one.",
-        ),
-        KeyFigure("η estimated", *_estimate(found)),
-        KeyFigure("Calibration error", percent(found["calibration_error"]), _calibration(found)),
-    )
-
-
-def _calibration(found: RunFindings) -> str:
-    if found.beliefs is None:
-        return (
-            "How far confidence and what came true lie apart, averaged over all transitions in "
-            "bins of confidence (expected calibration error)."
-        )
-    return (
-        "How far the confidence when acting and what the whole episode said in the end lie apart, "
-        "averaged over all decisions in bins of confidence (expected calibration error)."
-    )
-
-
-def _estimate(found: RunFindings) -> tuple[str, str]:
-    eta = found.diagnostics.eta
-    if eta is None:
-        return UNKNOWN, "Nobody counted how often an outcome was not the intended one."
-    source = "decoding errors included"
-    if found.beliefs is not None:
-        source = "by what whole learning episodes say"
-    return (
-        number(eta.rate),
-        f"How often the outcome was not the intended one, {source}, in "
-        f"{count(eta.transitions)} transitions. 95{THIN}% interval: {number(eta.low)} to "
-        f"{number(eta.high)}. An average over the visited places with a choice of outcomes, and so "
-        "a lower bound on the paper’s η, which is to hold at every place.",
-    )
-
-
-def verdict(found: RunFindings) -> str | None:
-    """Does what was seen speak against the planned η?"""
-    eta = found.diagnostics.eta
-    if eta is None:
-        return None
-    planned = unbroken(f"η = {eta.planned:g}")
-    if eta.exceeded:
-        return (
-            f"If {planned} were right, so many unintended outcomes would be all but impossible "
-            f"({unbroken(_probability(eta.p_value))}): the plan allows for too little."
-        )
-    if eta.rate > eta.planned:
-        return (
-            f"This is more than {planned}, but chance alone explains it "
-            f"({unbroken(_probability(eta.p_value))})."
-        )
-    return f"Nothing here speaks against {planned}."
-
-
-def _probability(p_value: float) -> str:
-    return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.2g}"
 
 
 def map_error_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tasid.report.pages.findings import RunFindings
@@ -68,6 +68,25 @@ def unbroken(text: str) -> str:
     return text.replace(" ", "\u00a0")
 
 
+def printable(text: object) -> str:
+    """As one line that shows whatever cannot be shown by a mark."""
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in str(text))
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many letters of it."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested records as rows of a dotted name and a value."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from flat(item, f"{path}.{key}" if path else str(key))
+    elif path:
+        yield path, value
+
+
 def headline(found: RunFindings) -> str:
     """The result in one sentence."""
     earned = f"The learned policy earns {number(found.mean)} per episode"
@@ -116,113 +135,3 @@ def caution(found: RunFindings) -> str | None:
             "look at the skill instead."
         )
     return None
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """A number and what it means."""
-
-    name: str
-    value: str
-    meaning: str
-
-
-def key_figures(found: RunFindings) -> tuple[tuple[str, tuple[KeyFigure, ...]], ...]:
-    """The figures of a run in three groups."""
-    return (
-        ("Result", _results(found)),
-        ("Yardsticks", _yardsticks(found)),
-        ("Effort and tracking" if found.beliefs else "Effort and decoding", _efforts(found)),
-    )
-
-
-def _results(found: RunFindings) -> tuple[KeyFigure, ...]:
-    interval = UNKNOWN
-    if found.interval is not None:
-        interval = f"{number(found.interval[0])} to {number(found.interval[1])}"
-    return (
-        KeyFigure(
-            "Return",
-            number(found.mean),
-            f"Mean per episode of the learned policy, which sees observations only. "
-            f"95{THIN}% interval: {interval}.",
-        ),
-        KeyFigure("Ratio", percent(found["ratio"]), "The return as a part of the robust value."),
-        KeyFigure(
-            "Skill",
-            number(found["skill"]),
-            "Where the return lies between playing blind (0) and the robust plan (1): "
-            f"{unbroken('(return − blind)')} / {unbroken('(robust − blind)')}.",
-        ),
-    )
-
-
-def _yardsticks(found: RunFindings) -> tuple[KeyFigure, ...]:
-    eta = unbroken(f"η = {found.policy.plan.eta:g}")
-    told = found.policy.simulator.horizon > 1  # with a single step there is nothing to decode
-    perfect = KeyFigure(
-        "Perfect models",
-        number(found["population_value"]),
-        "What the method would earn in this very target with unlimited data: what looks alike "
-        "cannot be told apart by any model. Exact.",
-    )
-    return (
-        KeyFigure(
-            "Robust value",
-            number(found["robust_value"]),
-            "What the robust plan earns in this very target when it is told the latent state. "
-            "Exact.",
-        ),
-        KeyFigure(
-            "Worst case",
-            number(found["worst_case_value"]),
-            f"What the robust plan earns, told the state, in the worst target that {eta} allows. "
-            "Exact.",
-        ),
-        KeyFigure(
-            "Nominal plan",
-            number(found["nominal_plan_value"]),
-            f"What the plan that trusts the map ({unbroken('η = 0')}) earns in this very target "
-            "when it is told the latent state. Exact.",
-        ),
-        KeyFigure(
-            "Blind value",
-            number(found["blind_value"]),
-            "What needs no eyes: the better of the best single action and the nominal plan’s "
-            "actions played from memory. Exact.",
-        ),
-        *((perfect,) if told and found["population_value"] is not None else ()),
-    )
-
-
-def _efforts(found: RunFindings) -> tuple[KeyFigure, ...]:
-    return (
-        KeyFigure(
-            "Learning episodes",
-            count(found["episodes"]),
-            "All episodes spent on learning. Evaluation is not among them, nor is a certificate.",
-        ),
-        KeyFigure(
-            "Learning time",
-            duration(found["seconds"]),
-            "By the clock, compilation included.",
-        ),
-        _accuracy(found),
-    )
-
-
-def _accuracy(found: RunFindings) -> KeyFigure:
-    known = percent(found["decoder_accuracy"])
-    if found.beliefs is not None:
-        return KeyFigure(
-            "Tracking accuracy",
-            known,
-            "How often, after a move, the likeliest state was the true one. Mean over steps; known "
-            "only where the truth is.",
-        )
-    return KeyFigure(
-        "Decoder accuracy",
-        known,
-        "How often the decoded move leads, on the map, from the true state to the true next "
-        "one. Mean over steps.",
-    )
