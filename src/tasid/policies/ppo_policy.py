@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +114,11 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
 class PPOAgent(LookingInSlot):
     """Acts for real: one observation in (NumPy), one action out (int), the likeliest one."""
 
+    state: Final = None
+    """PPO knows no states."""
+    lost: Final = False
+    """Never: it does not know where it is in the first place."""
+
     def __init__(self, policy: PPOPolicy, slot: int) -> None:
         super().__init__(policy, slot, width=WIDTH)
         self.reset()
@@ -123,19 +128,9 @@ class PPOAgent(LookingInSlot):
         self._step, self._confidence = 0, 1.0
 
     @property
-    def state(self) -> None:
-        """PPO knows no states."""
-        return
-
-    @property
     def confidence(self) -> float:
         """The probability that the policy gives to the action taken last; 1 at the start."""
         return self._confidence
-
-    @property
-    def lost(self) -> bool:
-        """Never: it does not know where it is in the first place."""
-        return False
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
