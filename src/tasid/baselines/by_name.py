@@ -24,8 +24,6 @@ _MINIBATCH = 32
 transitions, and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks
 that are in no table (docs/experiments.md). Where episodes end early it is always transitions."""
 _DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
-_EVERY_SOURCE = 10_000
-"""Episodes between two checkpoints of pre-training, which is not evaluated."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,20 @@ class Baseline:
     def randomized(self) -> bool:
         """Does it pre-train on relatives of the target?"""
         return self.algorithm.endswith("+dr")
+
+    @property
+    def episodes_before(self) -> int:
+        """Episodes in relatives of the target before the first one in the target."""
+        return self.source_episodes * self.randomized
+
+    @property
+    def episodes(self) -> int:
+        """All of them."""
+        return self.episodes_before + self.target_episodes
+
+    def episodes_at(self, here: Checkpoint) -> int:
+        """How many of them were played when there was this checkpoint."""
+        return here.episodes + self.episodes_before * (here.stage == FINE_TUNING)
 
     def config(self, horizon: int, *, ends: bool = False) -> PPOConfig:
         """PPO's hyper-parameters at a horizon, before which episodes may end."""
@@ -106,9 +118,16 @@ def train_baseline(
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
-        family = family or _relatives(baseline, target)
-        before = _pre_train(baseline, config, family, seed, paused, callbacks)
-        state = restart(config, before.state, target, seed)
+        before = pre_train(
+            config,
+            family or _relatives(baseline, target),
+            seed=seed,
+            episodes=baseline.source_episodes,
+            epsilon=baseline.epopt_epsilon,
+            state=None if paused is None else paused.state,
+            callbacks=callbacks,
+        )
+        state = restart(config, before, target, seed)
     (trained,) = ppo(
         [target],
         seeds=[seed],
@@ -138,27 +157,6 @@ def _relatives(baseline: Baseline, target: Target) -> Family:
         "only you know of a wrapped environment; give them as "
         "family=tasid.baselines.DrawnFamily(…) in Python, or use 'ppo' or 'ppo+rnd'"
     )
-
-
-def _pre_train(
-    baseline: Baseline,
-    config: PPOConfig,
-    family: Family,
-    seed: int,
-    paused: Paused | None,
-    callbacks: Sequence[Callback],
-) -> Trained:
-    (trained,) = pre_train(
-        [family],
-        seeds=[seed],
-        episodes=baseline.source_episodes,
-        epsilon=baseline.epopt_epsilon,
-        config=config,
-        states=None if paused is None else [paused.state],
-        every=min(_EVERY_SOURCE, baseline.source_episodes),
-        callbacks=callbacks,
-    )
-    return trained
 
 
 def pause_arrays(checkpoint: Checkpoint) -> dict[str, NDArray[Any]]:

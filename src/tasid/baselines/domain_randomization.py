@@ -17,12 +17,14 @@ import jax.numpy as jnp
 
 from tasid.baselines.families import Family
 from tasid.baselines.ppo import PPOConfig, PPOState, start
-from tasid.baselines.training import Callback, Trained, ppo, stage_key
+from tasid.baselines.training import Callback, ppo, stage_key
 from tasid.targets.streams import DOMAINS
 from tasid.targets.target import Target
 
 FINE_TUNING, PRE_TRAINING = 0, 1
 """Stages of `ppo`: each draws episodes of its own."""
+_EVERY = 10_000
+"""Episodes between two checkpoints of pre-training, which is not evaluated."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["family"], meta_fields=["every"])
@@ -75,26 +77,24 @@ def restart(config: PPOConfig, trained: PPOState, target: Target, seed: int) -> 
 
 
 def pre_train(
-    families: Sequence[Family],
+    config: PPOConfig,
+    family: Family,
     *,
-    seeds: Sequence[int],
-    episodes: int = 500_000,
-    redraw_every: int = 100,
-    epsilon: float = 1.0,
-    config: PPOConfig | None = None,
-    states: Sequence[PPOState] | None = None,
-    every: int = 1000,
-    callbacks: Sequence[Callback] = (),
-) -> list[Trained]:
-    """Train every seed on its family, with EPOpt's ε; `states` continues earlier pre-training."""
-    config = config or PPOConfig()
-    return ppo(
-        [Randomized(family, redraw_every) for family in families],
-        seeds=seeds,
+    seed: int,
+    episodes: int,
+    epsilon: float,
+    state: PPOState | None,
+    callbacks: Sequence[Callback],
+) -> PPOState:
+    """Train on a family, with EPOpt's ε, from the start or from where earlier pre-training was."""
+    (trained,) = ppo(
+        [Randomized(family)],
+        seeds=[seed],
         episodes=episodes,
         config=config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon)),
-        states=states,
+        states=None if state is None else [state],
         stage=PRE_TRAINING,
-        every=every,
+        every=min(_EVERY, episodes),
         callbacks=callbacks,
     )
+    return trained.state

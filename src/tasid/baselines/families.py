@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -47,11 +47,8 @@ class BlockFamily:
     eta: jax.Array
     code: jax.Array | None = None
     """Of a lock: every state's noiseless code before the permutation, [S, entries]."""
-
-    @property
-    def traceable(self) -> bool:
-        """Always: a draw is JAX code."""
-        return True
+    traceable: ClassVar[bool] = True
+    """A draw is JAX code."""
 
     def draw(self, key: jax.Array) -> BlockTarget:
         """A relative: new ξ, of a lock also a new permutation, everything else kept."""
@@ -99,11 +96,8 @@ class DrawnFamily:
     """
 
     make: Callable[[int], Target]
-
-    @property
-    def traceable(self) -> bool:
-        """Never: anything may happen there."""
-        return False
+    traceable: ClassVar[bool] = False
+    """Anything may happen there."""
 
     def draw(self, key: jax.Array) -> Target:
         """The target of a number in 0 … 2³¹ − 1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from itertools import groupby
 from textwrap import fill
 from typing import Any
@@ -11,6 +12,13 @@ from typing import Any
 
 def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, allow_nan=False))
+
+
+def answer(
+    result: dict[str, Any], in_words: Callable[[dict[str, Any]], None], *, as_json: bool
+) -> None:
+    """One JSON object, or a few lines of words."""
+    (print_json if as_json else in_words)(result)
 
 
 def notice(words: str) -> None:
@@ -23,14 +31,20 @@ def print_training(result: dict[str, Any]) -> None:
     if "starts" in result:
         print_starts(result["starts"])
     print_scores(result)
-    accuracy, estimate = result["decoder_accuracy"], result["eta_estimate"]
+    accuracy = result["decoder_accuracy"]
     if accuracy is not None:
         print(f"decoder accuracy  {accuracy:.4f}  (mean over steps)")
+    print_learned(result)
+
+
+def print_learned(result: dict[str, Any]) -> None:
+    """What learning noticed, from a target or from a log, and where the policy is."""
+    estimate = result["eta_estimate"]
     if estimate is not None:
         low, high = estimate["low"], estimate["high"]
         print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
     print(f"model             {result['model']}")
-    print_certificate(result["certificate"])
+    print_certificate(result.get("certificate"))
     for one, other in result.get("symmetric_starts", []):
         print(
             f"note: on this map nothing tells the starts {one} and {other} apart; no return is lost"

@@ -6,6 +6,7 @@ import os
 import sys
 import tomllib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +101,15 @@ Episodes = Annotated[
 ]
 
 
+def refuse_given(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Refuse arguments that say something elsewhere and nothing here, if they were given."""
+    spelled = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name in names:
+        source, flag = context.get_parameter_source(name), spelled[name]
+        if source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"{flag if flag.startswith('-') else flag.upper()}: {why}")
+
+
 def refuse_sweep_flags(context: typer.Context) -> None:
     """Flags that say something to a sweep alone."""
     for name in ("workers", "cluster"):
@@ -131,6 +141,29 @@ def reset_options(env: str, settings: list[str] | None) -> dict[str, Any]:
     if not env.startswith("gym:"):
         raise ValueError(f"--reset-option: {settings[0]} with {env}; only gym:ID has a reset()")
     return {"reset_options": _read("--reset-option", settings)}
+
+
+def world_options(
+    env: str,
+    settings: list[str] | None,
+    reset: list[str] | None,
+    *,
+    seed: int,
+    env_seed: int | None,
+    horizon: int | None,
+    eta: float | None,
+    **more: Any,
+) -> dict[str, Any]:
+    """All options of an environment to learn or record in, its instance's seed included."""
+    ours = not env.startswith("gym:")
+    flags = {"horizon": horizon, "eta": eta} if ours else {}
+    options = environment_options(settings, **flags, **more) | reset_options(env, reset)
+    if ours:
+        options.setdefault("eta", USUAL_ETA)
+        options.setdefault("seed", seed if env_seed is None else env_seed)
+    elif env_seed is not None:
+        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
+    return options
 
 
 def map_options(settings: list[str] | None, start_state: str | None = None) -> dict[str, Any]:

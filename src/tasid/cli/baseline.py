@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any, Literal
 
 from tasid.cli import interrupt
-from tasid.cli.answers import notice, print_json, print_scores
+from tasid.cli.answers import answer, notice, print_scores
 from tasid.cli.arguments import run_folder
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 _EPISODES = 20_000
 """Where no number is given; baselines have no evidence to decide by."""
-_OF_TASID = (
+OF_TASID = (
     "simulator",
     "map_settings",
     "start_state",
@@ -31,15 +29,7 @@ _OF_TASID = (
     "certify_episodes",
     "certify_attempt",
 )
-
-
-def refuse_flags_of_tasid(context: typer.Context, *, wrapped: bool) -> None:
-    """Flags that say something to TASID and nothing to a baseline, which has no map."""
-    for name in (*_OF_TASID, *(("starts", "eta") if wrapped else ())):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            flag = {"map_settings": "map"}.get(name, name.replace("_", "-"))
-            raise ValueError(f"--{flag}: with a baseline; only --algorithm tasid has it")
+"""Flags that say something to TASID and nothing to a baseline, which has no map."""
 
 
 def baseline_of(
@@ -65,7 +55,6 @@ def train_baseline(
     order: BaselineOrder, *, out: Path | None, overwrite: bool, resume: bool, as_json: bool
 ) -> None:
     """Train one of the paper's baselines, and answer as `tasid train` does."""
-    from tasid.baselines.domain_randomization import FINE_TUNING
     from tasid.baselines.ppo import PPOConfig
     from tasid.baselines.training import Checkpoint
     from tasid.runs.baseline_run import run_baseline
@@ -75,24 +64,24 @@ def train_baseline(
 
     baseline = order.baseline
     folder = out or run_folder(order.environment, baseline.algorithm, f"seed{order.seed}")
-    before = baseline.source_episodes * baseline.randomized
     bar = Progress("training batch", "mean return", quiet=not sys.stderr.isatty())
     forecast = Forecast(notice)
     with interrupt.saying(partial(how_to_go_on, folder)), bar as progress:
 
         def show(here: Checkpoint) -> None:
-            done = here.episodes + before * (here.stage == FINE_TUNING)
+            done, total = baseline.episodes_at(here), baseline.episodes
             batch, earned = PPOConfig.batch, f"{here.returns.mean():.3f}"
-            total = before + baseline.target_episodes
             progress.show(done // batch, total // batch, episodes=done, figure=earned)
             forecast.pace(done, total)
 
         result = run_baseline(
             order, folder, overwrite=overwrite, resume=resume, callbacks=[show], notice=notice
         )
-    if as_json:
-        print_json(result)
-        return
+    answer(result, _print, as_json=as_json)
+
+
+def _print(result: dict[str, Any]) -> None:
+    before = result["source_episodes"]
     print(
         f"learned from {result['episodes']} episodes"
         + (f", after {before} in relatives of the target," if before else "")

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tasid.cli.answers import print_json
+from tasid.cli.answers import answer
 from tasid.cli.arguments import Json
 
 
 def budget(
+    context: typer.Context,
     horizon: Annotated[int, typer.Option(help="Steps per episode H.")] = 40,
     actions: Annotated[int, typer.Option(help="Number of actions |A|.")] = 10,
     eta: Annotated[float, typer.Option(help="Perturbation level η.")] = 0.1,
@@ -40,23 +41,6 @@ def budget(
     """Count the episodes that the theory asks for, beside what practice needs."""
     from tasid.theory.budget_table import budget_table, in_words, question
 
-    asked = question(
-        horizon=horizon,
-        actions=actions,
-        eta=eta,
-        epsilon=epsilon,
-        delta=delta,
-        log_class_size=log_class_size,
-        return_range=return_range,
-        outcomes=outcomes,
-        weight=weight,
-        starts=starts,
-        min_probability=min_probability,
-        margin=margin,
-        complexity=complexity,
-    )
-    table = budget_table(asked)
-    if as_json:
-        print_json(table)
-    else:
-        print("\n".join(in_words(table)))
+    asked = {name: given for name, given in context.params.items() if name != "as_json"}
+    table = budget_table(question(**asked))
+    answer(table, lambda table: print(*in_words(table), sep="\n"), as_json=as_json)

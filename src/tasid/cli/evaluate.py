@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from tasid.cli.answers import notice, print_json, print_scores
+from tasid.cli.answers import answer, notice, print_scores
 from tasid.cli.arguments import EnvSeed, Episodes, EpisodesSeed, Json, Settings
 from tasid.cli.imports import Imports, import_all
-from tasid.cli.recorded import world_of
+from tasid.cli.recorded import OtherEnv, SavedPolicy, world_of
 
 
 def evaluate(
-    policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
-    env: Annotated[
-        str | None, typer.Option(help="Another environment than the recorded one.")
-    ] = None,
+    policy: SavedPolicy,
+    env: OtherEnv = None,
     env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
@@ -43,7 +36,4 @@ def evaluate(
             "the robust value and all that is held against it"
         )
     result |= {"episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
-    if as_json:
-        print_json(result)
-    else:
-        print_scores(result)
+    answer(result, print_scores, as_json=as_json)

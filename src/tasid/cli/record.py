@@ -9,7 +9,6 @@ import typer
 
 from tasid.cli.answers import print_json
 from tasid.cli.arguments import (
-    USUAL_ETA,
     EtaOrMaps,
     Horizon,
     Json,
@@ -18,10 +17,9 @@ from tasid.cli.arguments import (
     Seed,
     Settings,
     StartState,
-    environment_options,
     eta_for,
     map_for,
-    reset_options,
+    world_options,
 )
 
 if TYPE_CHECKING:
@@ -70,13 +68,9 @@ def record(
 
     check_free(out, overwrite=overwrite)
     ours = not env.startswith("gym:")
-    options = environment_options(settings, **({"horizon": horizon, "eta": eta} if ours else {}))
-    options |= reset_options(env, reset)
-    if ours:
-        options.setdefault("eta", USUAL_ETA)
-        options.setdefault("seed", seed if env_seed is None else env_seed)
-    elif env_seed is not None:
-        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
+    options = world_options(
+        env, settings, reset, seed=seed, env_seed=env_seed, horizon=horizon, eta=eta
+    )
     sim = None
     if simulator is not None or ours:
         sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
@@ -116,8 +110,7 @@ def _player(who: str, world: Target, sim: AbstractSimulator | None, eta: float |
     if who == "random":
         return None
     if who != "plan":
-        folder = Path(who)
-        return load(folder / "policy" if (folder / "policy").is_dir() else folder)
+        return load(who)
     if sim is None:
         raise ValueError("--policy: plan, but there is no map to plan on; give --simulator")
     return eyes_shut(world, sim, eta=eta_for(eta, sim))

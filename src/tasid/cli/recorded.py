@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from tasid.cli.arguments import environment_options
 
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from tasid.targets import BlockMDP
     from tasid.targets.gym.target import GymTarget
 
+SavedPolicy = Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")]
+OtherEnv = Annotated[str | None, typer.Option(help="Another environment than the recorded one.")]
 _NEVER_RECORDED = ("num_envs", "workers", "preprocess", "retries")
 
 

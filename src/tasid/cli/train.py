@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tasid.cli import interrupt, ranges
-from tasid.cli.answers import notice, print_json, print_training
+from tasid.cli.answers import answer, notice, print_training
 from tasid.cli.arguments import (
     Cluster,
     Episodes,
@@ -130,19 +130,7 @@ def train(
     if log is not None:
         from tasid.cli.train_log import train_from_log
 
-        train_from_log(
-            context,
-            log,
-            simulator=simulator,
-            map_settings=map_settings,
-            start_state=start_state,
-            horizon=horizon,
-            eta=eta,
-            classes=classes,
-            out=out,
-            overwrite=overwrite,
-            as_json=as_json,
-        )
+        train_from_log(context, log)
         return
     if env is None:
         raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
@@ -170,7 +158,4 @@ def train(
             callbacks=[progress, Forecast(notice)],
             notice=notice,
         )
-    if as_json:
-        print_json(result)
-    else:
-        print_training(result)
+    answer(result, print_training, as_json=as_json)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import typer
 
-from tasid.cli.answers import print_json
-from tasid.cli.arguments import eta_for, map_options, simulator_of
+from tasid.cli.answers import answer, print_learned
+from tasid.cli.arguments import eta_for, map_options, refuse_given, simulator_of
 
 _OF_TARGETS = (
     "env",
@@ -31,39 +32,25 @@ _OF_TARGETS = (
 )
 
 
-def train_from_log(
-    context: typer.Context,
-    file: Path,
-    *,
-    simulator: str | None,
-    map_settings: list[str] | None,
-    start_state: str | None,
-    horizon: int | None,
-    eta: float | None,
-    classes: str | None,
-    out: Path | None,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def train_from_log(context: typer.Context, file: Path) -> None:
     """Learn from recorded episodes, and answer as `tasid train` does, null for what is unknown."""
     from tasid.runs.episode_log import EpisodeLog
     from tasid.runs.train_log import LogOrder, train_on_log
 
-    _refuse_flags_of_targets(context)
+    given = SimpleNamespace(**context.params)
+    refuse_given(context, _OF_TARGETS, "with --from, which learns from a log and plays nowhere")
     log = EpisodeLog.load(file)
-    name, given = simulator, map_options(map_settings, start_state)
+    name, options = given.simulator, map_options(given.map_settings, given.start_state)
     if name is None:
-        asked = given if horizon is None else {"horizon": horizon, **given}
-        name, given = _recorded_map(log.environment, asked)
-    steps = horizon or (log.horizon if "horizon" not in given else None)
-    source = {"name": name, "options": dict(given), "horizon": steps}
-    sim = simulator_of(name, steps, given)
-    order = LogOrder(str(file), log, sim, source, eta_for(eta, sim), classes)
-    result = train_on_log(order, out or Path("runs") / f"{file.name}-log", overwrite=overwrite)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+        asked = options if given.horizon is None else {"horizon": given.horizon, **options}
+        name, options = _recorded_map(log.environment, asked)
+    steps = given.horizon or (log.horizon if "horizon" not in options else None)
+    source = {"name": name, "options": dict(options), "horizon": steps}
+    sim = simulator_of(name, steps, options)
+    order = LogOrder(str(file), log, sim, source, eta_for(given.eta, sim), given.classes)
+    folder = Path(given.out or Path("runs") / f"{file.name}-log")
+    result = train_on_log(order, folder, overwrite=given.overwrite)
+    answer(result, _print, as_json=given.as_json)
 
 
 def _recorded_map(record: Any, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -75,16 +62,6 @@ def _recorded_map(record: Any, given: dict[str, Any]) -> tuple[str, dict[str, An
     return record["name"], {**record["options"], **given}
 
 
-def _refuse_flags_of_targets(context: typer.Context) -> None:
-    for name in _OF_TARGETS:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            flag = {"env": "ENV", "settings": "--set", "reset": "--reset-option"}.get(
-                name, f"--{name.replace('_', '-')}"
-            )
-            raise ValueError(f"{flag}: with --from, which learns from a log and plays nowhere")
-
-
 def _print(result: dict[str, Any]) -> None:
     print(
         f"learned from {result['logged_episodes']} recorded episodes in {result['seconds']:.1f} s; "
@@ -92,10 +69,4 @@ def _print(result: dict[str, Any]) -> None:
     )
     print(f"their return      {result['logged_return_mean']:.4f}")
     print(f"covered           {result['coverage']:.1%} of what the plan will meet")
-    estimate = result["eta_estimate"]
-    low, high = estimate["low"], estimate["high"]
-    print(f"estimated η       {estimate['rate']:.4f}  (95 % interval {low:.4f} … {high:.4f})")
-    print(f"model             {result['model']}")
-    for warning in result["warnings"]:
-        print(f"warning: {warning}")
-    print(f"policy            {result['policy']}")
+    print_learned(result)

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from tasid.cli import ranges
-from tasid.cli.arguments import (
-    USUAL_ETA,
-    environment_options,
-    eta_for,
-    map_for,
-    reset_options,
-)
+from tasid.cli.arguments import eta_for, map_for, refuse_given, world_options
 
 if TYPE_CHECKING:
     from tasid.checks.certify import Certify
@@ -28,15 +22,16 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
 
     given = SimpleNamespace(**context.params)
     ours = not given.env.startswith("gym:")
-    options = _options(given, seed, ours=ours)
+    options = _options(given, seed, ours)
     usual = 10_000 if ours else 1_000
     number = usual if given.evaluation_episodes is None else given.evaluation_episodes
     episodes = _episodes(given.episodes)
     if given.algorithm != "tasid":
-        from tasid.cli.baseline import baseline_of, refuse_flags_of_tasid
+        from tasid.cli.baseline import OF_TASID, baseline_of
         from tasid.runs.baseline_run import BaselineOrder
 
-        refuse_flags_of_tasid(context, wrapped=not ours)
+        flags = OF_TASID if ours else (*OF_TASID, "starts", "eta")
+        refuse_given(context, flags, "with a baseline; only --algorithm tasid has it")
         if not ours and given.horizon is not None:
             options.setdefault("horizon", given.horizon)
         baseline = baseline_of(given.algorithm, episodes, given.epopt_epsilon)
@@ -71,28 +66,24 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
     )
 
 
-def _options(given: SimpleNamespace, seed: int, *, ours: bool) -> dict[str, Any]:
+def _options(given: SimpleNamespace, seed: int, ours: bool) -> dict[str, Any]:
     """Options of the environment, the instance's seed included."""
-    flags = {"horizon": given.horizon, "eta": given.eta} if ours else {}
-    options = environment_options(given.settings, **flags, **_sensor(given.env, given.sensor))
-    options |= reset_options(given.env, given.reset)
-    if ours:
-        options.setdefault("eta", USUAL_ETA)
-        options.setdefault("seed", seed if given.env_seed is None else given.env_seed)
-        starts = given.starts
-        if starts is not None and options.setdefault("starts", starts) != starts:
-            raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
-    elif given.env_seed is not None:
-        raise ValueError(
-            f"--env-seed: {given.env_seed} with {given.env}, whose episodes come from --seed"
-        )
-    return options
-
-
-def _sensor(env: str, sensor: str | None) -> dict[str, str]:
+    env, starts, sensor = given.env, given.starts, given.sensor
     if sensor is not None and env != "building":
         raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
-    return {} if sensor is None else {"sensor": sensor}
+    options = world_options(
+        env,
+        given.settings,
+        given.reset,
+        seed=seed,
+        env_seed=given.env_seed,
+        horizon=given.horizon,
+        eta=given.eta,
+        sensor=sensor,
+    )
+    if ours and starts is not None and options.setdefault("starts", starts) != starts:
+        raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
+    return options
 
 
 def _certify(asked: SimpleNamespace) -> Certify | None:

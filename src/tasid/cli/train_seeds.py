@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tasid.cli import ranges
-from tasid.cli.answers import print_json
-from tasid.cli.arguments import executor_of, run_folder
+from tasid.cli.answers import answer
+from tasid.cli.arguments import executor_of, refuse_given, run_folder
 from tasid.cli.imports import import_all
 from tasid.cli.train_order import order_of
 
@@ -29,7 +29,8 @@ def train_seeds(context: typer.Context, text: str) -> None:
     from tasid.runs.seeds import train_seeds as carry_out
 
     given = context.params
-    _refuse_flags_of_one_run(context)
+    refuse_given(context, ["seed"], "with --seeds; name it in --seeds")
+    refuse_given(context, ["resume"], "with --seeds; a sweep goes on by itself")
     seeds = seeds_in(text)
     orders = _orders(context, seeds)
     parts = [] if given["algorithm"] == "tasid" else [given["algorithm"]]
@@ -46,11 +47,8 @@ def train_seeds(context: typer.Context, text: str) -> None:
             watchers=[progress],
         )
     runs = [{"seed": seed, **result} for seed, result in zip(seeds, results, strict=True)]
-    answer = {"out": str(folder), "summary": _summary(results), "runs": runs}
-    if given["as_json"]:
-        print_json(answer)
-    else:
-        _print(answer)
+    told = {"out": str(folder), "summary": _summary(results), "runs": runs}
+    answer(told, _print, as_json=given["as_json"])
 
 
 def seeds_in(text: str) -> list[int]:
@@ -79,13 +77,6 @@ def _orders(context: typer.Context, seeds: list[int]) -> list[AnyOrder]:
     return [order_of(context, seed) for seed in seeds]
 
 
-def _refuse_flags_of_one_run(context: typer.Context) -> None:
-    for name, instead in (("seed", "name it in --seeds"), ("resume", "a sweep goes on by itself")):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ValueError(f"--{name}: with --seeds; {instead}")
-
-
 def _absolute(module: str) -> str:
     return str(Path(module).resolve()) if module.endswith(".py") else module
 
@@ -108,9 +99,9 @@ def _summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def _print(answer: dict[str, Any]) -> None:
-    summary = answer["summary"]
-    print(f"{summary['runs']} runs in {answer['out']}")
+def _print(told: dict[str, Any]) -> None:
+    summary = told["summary"]
+    print(f"{summary['runs']} runs in {told['out']}")
     print(f"{'':<14}{'mean':>12}{'median':>12}{'least':>12}{'most':>12}")
     for name in _SUMMARISED:
         if summary[name] is not None:

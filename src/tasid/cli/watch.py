@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tasid.cli import ranges
-from tasid.cli.answers import print_json
+from tasid.cli.answers import answer
 from tasid.cli.arguments import EnvSeed, EpisodesSeed, Json, Settings
 from tasid.cli.imports import Imports, import_all
-from tasid.cli.recorded import world_of
+from tasid.cli.recorded import OtherEnv, SavedPolicy, world_of
 
 if TYPE_CHECKING:
     from tasid.runs.watch import Episode
 
 
 def watch(
-    policy: Annotated[Path, typer.Argument(help="A policy's folder, or a run's.")],
+    policy: SavedPolicy,
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
     html: Annotated[
@@ -31,9 +32,7 @@ def watch(
     frames: Annotated[
         int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
     ] = 12,
-    env: Annotated[
-        str | None, typer.Option(help="Another environment than the recorded one.")
-    ] = None,
+    env: OtherEnv = None,
     env_seed: EnvSeed = None,
     settings: Settings = None,
     imports: Imports = None,
@@ -73,10 +72,7 @@ def watch(
         from tasid.report.pages.player import episode_page
 
         result["html"] = str(episode_page([seen], html))
-    if as_json:
-        print_json(result)
-    else:
-        _tell(seen, result)
+    answer(result, partial(_tell, seen), as_json=as_json)
 
 
 def _summary(seen: Episode) -> dict[str, Any]:

@@ -82,27 +82,24 @@ def parse_json(data: bytes, *, source: Path) -> Any:
         content: dict[str, Any] = {}
         for key, item in pairs:
             if key in content:
-                raise damaged(source, f"the key {key!r} occurs twice in one object")
+                raise ArtifactError(f"the key {key!r} occurs twice in one object")
             content[key] = item
         return content
 
     def refuse(constant: str) -> NoReturn:
-        raise damaged(source, f"{constant} is not JSON")
+        raise ArtifactError(f"{constant} is not JSON")
 
     try:
         content = json.loads(data.decode(), object_pairs_hook=unique, parse_constant=refuse)
-    except ArtifactError:
-        raise
+        return plain_json(content, where="the content", depth=-1)  # what is in it starts at 0
+    except ArtifactError as error:
+        raise damaged(source, str(error).rstrip(".")) from error
     except UnicodeDecodeError as error:
         raise damaged(source, f"byte {error.start} is not UTF-8 text") from error
     except RecursionError as error:
         raise damaged(source, "the JSON is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, and integers with too many digits
         raise damaged(source, f"not valid JSON ({error})") from error
-    try:
-        return plain_json(content, where="the content", depth=-1)  # what is in it starts at 0
-    except ArtifactError as error:
-        raise damaged(source, str(error).rstrip(".")) from error
 
 
 def _plain_key(key: Any, *, where: str) -> str:

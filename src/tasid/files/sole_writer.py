@@ -27,9 +27,14 @@ class Owner(NamedTuple):
     host: str
 
     @property
+    def here(self) -> bool:
+        """Is it a process of this machine?"""
+        return self.host == socket.gethostname()
+
+    @property
     def alive(self) -> bool:
         """Is that process still there? Of another machine's, nobody here can tell."""
-        if self.host != socket.gethostname():
+        if not self.here:
             return True
         try:
             os.kill(self.pid, 0)
@@ -102,11 +107,7 @@ def _owner(descriptor: int) -> Owner | None:
 
 def _refusal(folder: str | os.PathLike[str], path: Path, owner: Owner | None) -> FolderBusy:
     who = "another process" if owner is None else f"process {owner.pid} on {owner.host}"
-    hint = f"; if it is gone, remove {path}" if owner and not _here(owner) else ""
+    hint = f"; if it is gone, remove {path}" if owner and not owner.here else ""
     return FolderBusy(
         f"{folder}: {who} is writing here; let it end, or choose another folder with --out{hint}"
     )
-
-
-def _here(owner: Owner) -> bool:
-    return owner.host == socket.gethostname()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -35,20 +34,15 @@ _SHARPNESS = 4.0
 """How decided the first groups are: the log-odds between a typical point's two nearest centres."""
 
 
-@dataclass(frozen=True)
-class ContrastConfig:
-    """Hyper-parameters of the real-or-imposter fit."""
-
-    proposals: int = 8
-    """First groupings: half are centres of k-means, half random observations. Each competes as it
-    is, and as descent improves it."""
-    steps: int = 200
-    learning_rate: float = 3e-2
-    penalty: float = 3.0
-    """On the regressor's squared weights, and on φ's distance from the proposal; divided by n."""
-    features: int = 8
-    """How many principal components of x' the regressor sees."""
-    hold_out: float = 0.25
+_PROPOSALS = 8
+"""First groupings: half are centres of k-means, half random observations. Each competes as it is,
+and as descent improves it."""
+_STEPS, _LEARNING_RATE = 200, 3e-2
+_PENALTY = 3.0
+"""On the regressor's squared weights, and on φ's distance from the proposal; divided by n."""
+_FEATURES = 8
+"""How many principal components of x' the regressor sees."""
+_HOLD_OUT = 0.25
 
 
 class Contrast(NamedTuple):
@@ -85,29 +79,27 @@ def fit_groups(
     groups: int,
     actions: int,
     seed: int,
-    config: ContrastConfig | None = None,
 ) -> Contrast:
     """Groupings for transitions x [n, d], a [n], x' [n, d'] whose actions were uniformly random."""
-    config = config or ContrastConfig()
     rng = np.random.default_rng(seed)
     centre, into = _coordinates(x)
     flat: Floats = ((x - centre) @ into).astype(np.float32)
-    first = _proposals(flat, groups, config.proposals, rng)
+    first = _proposals(flat, groups, rng)
     # One group for all is a grouping, too: the baseline.
     alone = np.zeros((1, first.shape[1]), np.float32)
     alone[0, -groups] = 1e3
     begin = np.concatenate([first, first, alone])
-    free = np.arange(begin.shape[0]) < config.proposals
-    data = (flat, action, _principal(x_next, config.features))
+    free = np.arange(begin.shape[0]) < _PROPOSALS
+    data = (flat, action, _principal(x_next))
     order = rng.permutation(x.shape[0])
-    cut = max(1, round(x.shape[0] * config.hold_out))
+    cut = max(1, round(x.shape[0] * _HOLD_OUT))
     training, held_out = (
         _Data(*(jnp.asarray(table[rows]) for table in data)) for rows in (order[cut:], order[:cut])
     )
     dense = Dense(flat.shape[1], groups, ())
     key = jax.random.key(seed, impl="threefry2x32")
-    found, errors = _fit_all(
-        config, dense, actions, training, held_out, jnp.asarray(begin), jnp.asarray(free), key
+    found, errors = _fit(
+        dense, actions, training, held_out, jnp.asarray(begin), jnp.asarray(free), key
     )
     raw = [_on_raw(one, centre, into, groups) for one in np.asarray(found)[:-1]]
     handicap = _HANDICAP * free[:-1]
@@ -115,11 +107,11 @@ def fit_groups(
     return Contrast(np.stack(raw), errors[:-1] + handicap, float(errors[-1]))
 
 
-def _principal(x: Floats, number: int) -> Floats:
-    """The leading principal components of the rows, whitened, [n, ≤ number]."""
+def _principal(x: Floats) -> Floats:
+    """The leading principal components of the rows, whitened, [n, ≤ _FEATURES]."""
     centred = x - x.mean(axis=0, keepdims=True)
     left, spread, _ = np.linalg.svd(centred, full_matrices=False)
-    kept = spread[:number] > 1e-6 * max(float(spread[0]), 1e-30)
+    kept = spread[:_FEATURES] > 1e-6 * max(float(spread[0]), 1e-30)
     return (left[:, : kept.size][:, kept] * np.sqrt(x.shape[0])).astype(np.float32)
 
 
@@ -132,10 +124,10 @@ def _coordinates(x: Floats) -> tuple[Floats, Floats]:
     return mean, (directions[:number].T / (typical or 1.0)).astype(np.float32)
 
 
-def _proposals(x: Floats, groups: int, number: int, rng: np.random.Generator) -> Floats:
-    """Linear scores whose argmax is the nearest of some centres, [number, P]."""
+def _proposals(x: Floats, groups: int, rng: np.random.Generator) -> Floats:
+    """Linear scores whose argmax is the nearest of some centres, [_PROPOSALS, P]."""
     found = []
-    for centres in _centres(x, groups, number, rng):
+    for centres in _centres(x, groups, rng):
         distances = ((x[:, None] - centres[None]) ** 2).sum(axis=-1)
         near = np.sort(distances, axis=1)[:, :2]
         gap = float(np.median(near[:, -1] - near[:, 0])) or 1.0
@@ -145,8 +137,8 @@ def _proposals(x: Floats, groups: int, number: int, rng: np.random.Generator) ->
     return np.asarray(found, np.float32)
 
 
-def _centres(x: Floats, groups: int, number: int, rng: np.random.Generator) -> Iterator[Floats]:
-    for proposal in range(number):
+def _centres(x: Floats, groups: int, rng: np.random.Generator) -> Iterator[Floats]:
+    for proposal in range(_PROPOSALS):
         if proposal % 2:
             yield x[rng.choice(x.shape[0], groups, replace=False)]
             continue
@@ -172,52 +164,40 @@ def _k_means(x: Floats, groups: int, rng: np.random.Generator) -> tuple[float, F
     return float(((x - centres[group]) ** 2).sum(axis=1).mean()), centres.astype(np.float32)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _fit_all(
-    config: ContrastConfig,
+@partial(jax.jit, static_argnums=(0, 1))
+def _fit(
     dense: Dense,
     actions: int,
     training: _Data,
     held_out: _Data,
-    first: jax.Array,
-    free: jax.Array,
+    proposals: jax.Array,
+    improved: jax.Array,
     key: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """φ's scores [R, P] and held-out errors [R]; all see the same imposters."""
-    one = partial(_fit, config, dense, actions, training, held_out, key)
-    return jax.vmap(one)(first, free)
-
-
-def _fit(
-    config: ContrastConfig,
-    dense: Dense,
-    actions: int,
-    training: _Data,
-    held_out: _Data,
-    key: jax.Array,
-    first: jax.Array,
-    free: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
     rows = training.action.shape[0]
-    optimiser = optax.adam(config.learning_rate)
+    optimiser = optax.adam(_LEARNING_RATE)
     shape = (dense.outputs, actions, training.seen.shape[1])
+    keys = jax.random.split(key, _STEPS)
 
-    def loss(weights: _Weights, others: jax.Array) -> jax.Array:
-        scores = jnp.where(free, weights.scores, first)
-        belief = jax.nn.softmax(dense.apply(scores, training.x), axis=-1)
-        size = (weights.u**2).sum() + (weights.b**2).sum() + ((scores - first) ** 2).sum()
-        return _error(weights, training, belief, others) + config.penalty * size / rows
+    def one(first: jax.Array, free: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def loss(weights: _Weights, others: jax.Array) -> jax.Array:
+            scores = jnp.where(free, weights.scores, first)
+            belief = jax.nn.softmax(dense.apply(scores, training.x), axis=-1)
+            size = (weights.u**2).sum() + (weights.b**2).sum() + ((scores - first) ** 2).sum()
+            return _error(weights, training, belief, others) + _PENALTY * size / rows
 
-    def step(carry: tuple[_Weights, optax.OptState], now: jax.Array):  # type: ignore[no-untyped-def]
-        weights, state = carry
-        gradient = jax.grad(loss)(weights, jax.random.permutation(now, rows))
-        change, state = optimiser.update(gradient, state, weights)
-        return (optax.apply_updates(weights, change), state), None
+        def step(carry: tuple[_Weights, optax.OptState], now: jax.Array):  # type: ignore[no-untyped-def]
+            weights, state = carry
+            gradient = jax.grad(loss)(weights, jax.random.permutation(now, rows))
+            change, state = optimiser.update(gradient, state, weights)
+            return (optax.apply_updates(weights, change), state), None
 
-    weights = _Weights(first, jnp.zeros(shape), jnp.zeros(shape[:2]))
-    keys = jax.random.split(key, config.steps)
-    (weights, _), _ = jax.lax.scan(step, (weights, optimiser.init(weights)), keys)
-    return weights.scores, _held_out_error(weights, dense, held_out)
+        weights = _Weights(first, jnp.zeros(shape), jnp.zeros(shape[:2]))
+        (weights, _), _ = jax.lax.scan(step, (weights, optimiser.init(weights)), keys)
+        return weights.scores, _held_out_error(weights, dense, held_out)
+
+    return jax.vmap(one)(proposals, improved)
 
 
 def _held_out_error(weights: _Weights, dense: Dense, data: _Data) -> jax.Array:

@@ -21,9 +21,16 @@ from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.files import Artifact, ArtifactError, digest_of, read_artifact, write_artifact
-from tasid.maps import AbstractSimulator, RobustPlan
-from tasid.policies.sight import checked_observation, checked_sight
-from tasid.policies.stored import check_weights, share, stored_plan
+from tasid.maps import RobustPlan
+from tasid.policies.sight import Looking
+from tasid.policies.stored import (
+    WithPlan,
+    check_weights,
+    checked_plan,
+    checked_sight,
+    share,
+    stored_origin,
+)
 from tasid.policies.user_model import WrongModel, class_name, model_numbers, own_emission
 
 KIND = "belief-policy"
@@ -32,7 +39,7 @@ LOST = 8.0
 
 
 @dataclass(frozen=True, eq=False)
-class BeliefPolicy:
+class BeliefPolicy(WithPlan):
     """A learned policy: immutable, and complete without the environment it was learned in."""
 
     plan: RobustPlan
@@ -48,21 +55,6 @@ class BeliefPolicy:
     environment: Mapping[str, Any] | None = None
     """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
     method: str = "belief"
-
-    @property
-    def simulator(self) -> AbstractSimulator:
-        """The map the policy tracks its state on."""
-        return self.plan.simulator
-
-    @property
-    def num_actions(self) -> int:
-        """|A|."""
-        return self.simulator.num_actions
-
-    @property
-    def horizon(self) -> int:
-        """H."""
-        return self.simulator.horizon
 
     @cached_property
     def actor(self) -> BeliefActor:
@@ -94,25 +86,10 @@ class BeliefPolicy:
         return digest_of(kind=KIND, metadata=metadata, arrays=arrays)
 
     def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plan, arrays = self._stored_plan()
         sight, seen_by = self._sight()
-        metadata: dict[str, Any] = {
-            "simulator": self.simulator.metadata(),
-            "plan_eta": self.plan.eta,
-            "start_value": self.plan.start_value,
-            "method": self.method,
-            "classes": self.classes,
-            **sight,
-            "eta": self.eta,
-            "observation_shape": list(self.observation_shape),
-            "observation_dtype": self.observation_dtype,
-            "environment": None if self.environment is None else dict(self.environment),
-        }
-        arrays = {
-            **self.simulator.arrays(),
-            "plan.actions": self.plan.actions,
-            **seen_by,
-        }
-        return metadata, arrays
+        known = {"plan_eta": self.plan.eta, "classes": self.classes, "eta": self.eta}
+        return {**plan, **stored_origin(self), **known, **sight}, {**arrays, **seen_by}
 
     def _sight(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the policy sees by, as metadata and arrays."""
@@ -171,13 +148,10 @@ def load_belief_policy(path: str | Path, model: Any = None) -> BeliefPolicy:
 
 def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
     meta, arrays = artifact.metadata, artifact.arrays
-    simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
+    plan = checked_plan(meta, arrays, eta=meta["plan_eta"])
     shape, dtype = checked_sight(meta)
     if meta["classes"] not in KINDS:
         raise ValueError(f"classes are {meta['classes']!r}, none of {', '.join(KINDS)}")
-    plan = stored_plan(
-        simulator, arrays["plan.actions"], eta=meta["plan_eta"], start_value=meta["start_value"]
-    )
     check_weights({n: x for n, x in arrays.items() if n.startswith(("emission.", "looks."))})
     feature_map, emission = _stored_sight(meta, arrays, shape, model)
     policy = BeliefPolicy(
@@ -280,14 +254,16 @@ def _expected_sizes(
     }
 
 
-class BeliefAgent:
+class BeliefAgent(Looking):
     """Acts for real: one observation in (NumPy), one action out (int).
 
     Its beliefs are, bit by bit, those of a batched evaluation.
     """
 
+    _policy: BeliefPolicy
+
     def __init__(self, policy: BeliefPolicy) -> None:
-        self._policy = policy
+        super().__init__(policy)
         blank = np.zeros(policy.observation_shape, policy.observation_dtype)
         self._start = policy.actor.start(jnp.asarray(blank[None]))
         # Compiled now, so that the first decision takes no longer than the others.
@@ -299,11 +275,6 @@ class BeliefAgent:
         self._step = 0
         self._memory = self._start
         self._column = np.asarray(self._policy.actor.chain.start)
-
-    @property
-    def step(self) -> int:
-        """How many actions this episode has had."""
-        return self._step
 
     @property
     def belief(self) -> dict[int, float]:
@@ -333,19 +304,8 @@ class BeliefAgent:
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
-        policy = self._policy
-        if self._step >= policy.horizon:
-            raise ValueError(
-                f"act: the episode is over, its horizon is {policy.horizon} steps; call reset() "
-                "first"
-            )
-        seen = checked_observation(
-            observation,
-            shape=policy.observation_shape,
-            dtype=policy.observation_dtype,
-            step=self._step,
-        )
-        self._memory, column, action = _act(policy.actor, self._memory, seen, np.int32(self._step))
+        seen, h = self._looked(observation), np.int32(self._step)
+        self._memory, column, action = _act(self._policy.actor, self._memory, seen, h)
         self._column = np.asarray(column)
         self._step += 1
         return int(action)

@@ -18,8 +18,14 @@ from tasid.maps import AbstractSimulator, RobustPlan
 from tasid.models.clusterer import Clusterer, ClusterNetwork
 from tasid.models.networks import network_from
 from tasid.policies.decoder import WIDTH, Decoded, Decoder, Tracked
-from tasid.policies.sight import checked_observation, checked_sight
-from tasid.policies.stored import check_weights, stored_plan
+from tasid.policies.sight import LookingInSlot
+from tasid.policies.stored import (
+    WithPlan,
+    check_weights,
+    checked_plan,
+    checked_sight,
+    stored_origin,
+)
 
 _KIND = "policy"
 LOST = 4.0
@@ -27,7 +33,7 @@ LOST = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class Policy(WithPlan):
     """A learned policy: immutable, and complete without the environment it was learned in."""
 
     plan: RobustPlan
@@ -40,24 +46,9 @@ class Policy:
     """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
 
     @property
-    def simulator(self) -> AbstractSimulator:
-        """The map the policy tracks its state on."""
-        return self.plan.simulator
-
-    @property
     def actor(self) -> Decoder:
         """What acts on batches."""
         return self.decoder
-
-    @property
-    def num_actions(self) -> int:
-        """|A|."""
-        return self.simulator.num_actions
-
-    @property
-    def horizon(self) -> int:
-        """H."""
-        return self.simulator.horizon
 
     def agent(self, *, slot: int = 0) -> Agent:
         """A fresh agent that acts on one observation at a time.
@@ -69,21 +60,10 @@ class Policy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
-        metadata: dict[str, Any] = {
-            "simulator": self.simulator.metadata(),
-            "eta": self.plan.eta,
-            "start_value": self.plan.start_value,
-            "method": self.method,
-            "network": self.decoder.network.describe(),
-            "observation_shape": list(self.observation_shape),
-            "observation_dtype": self.observation_dtype,
-            "environment": None if self.environment is None else dict(self.environment),
-        }
-        arrays = {
-            **self.simulator.arrays(),
-            "plan.actions": self.plan.actions,
-            "models": np.asarray(self.decoder.models),
-        }
+        plan, arrays = self._stored_plan()
+        known = {"eta": self.plan.eta, "network": self.decoder.network.describe()}
+        metadata = {**plan, **stored_origin(self), **known}
+        arrays["models"] = np.asarray(self.decoder.models)
         clusterer = self.decoder.clusterer
         if clusterer is not None:
             metadata["clusterer"] = clusterer.network.describe()
@@ -101,11 +81,10 @@ def load(path: str | Path) -> Policy:
             f"{path}: a policy of the method 'outcome', which is gone; learn it again with 'belief'"
         )
     try:
-        simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
-        actions, models = arrays["plan.actions"], arrays["models"]
+        plan = checked_plan(meta, arrays, eta=meta["eta"])
+        simulator, models = plan.simulator, arrays["models"]
         network = network_from(meta["network"])
         expected = (simulator.horizon - 1, network.num_parameters)
-        plan = stored_plan(simulator, actions, eta=meta["eta"], start_value=meta["start_value"])
         check_weights({"models": models})
         if network.num_labels != simulator.num_actions:
             raise ValueError(f"the network tells {network.num_labels} actions apart")
@@ -140,19 +119,17 @@ def _clusterer(
     return Clusterer(jnp.asarray(parameters), network)
 
 
-class Agent:
+class Agent(LookingInSlot):
     """Acts for real: one observation in (NumPy), one action out (int).
 
     It computes in one slot of the same fixed-width batch as compiled evaluation does, so both give
     the same actions.
     """
 
+    _policy: Policy
+
     def __init__(self, policy: Policy, slot: int) -> None:
-        if not 0 <= slot < WIDTH:
-            raise ValueError(f"slot: {slot} is not in 0 … {WIDTH - 1}")
-        self._policy = policy
-        self._slot = slot
-        self._batch = np.zeros((WIDTH, *policy.observation_shape), policy.observation_dtype)
+        super().__init__(policy, slot, width=WIDTH)
         self.reset()
 
     def reset(self) -> None:
@@ -163,11 +140,6 @@ class Agent:
         likeliest = int(simulator.starts[simulator.start_probabilities.argmax()])
         self._state, self._action = likeliest, 0
         self._confidence, self._doubt = 1.0, 0.0
-
-    @property
-    def step(self) -> int:
-        """How many actions this episode has had."""
-        return self._step
 
     @property
     def state(self) -> int:
@@ -191,18 +163,7 @@ class Agent:
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
-        horizon = self._policy.simulator.horizon
-        if self._step >= horizon:
-            raise ValueError(
-                f"act: the episode is over, its horizon is {horizon} steps; call reset() first"
-            )
-        self._batch[self._slot] = checked_observation(
-            observation,
-            shape=self._policy.observation_shape,
-            dtype=self._policy.observation_dtype,
-            step=self._step,
-        )
-        observations = jnp.asarray(self._batch.copy())
+        observations = jnp.asarray(self._looked(observation).copy())
         if self._memory is None:
             self._memory = self._policy.decoder.start(observations)
         self._memory, actions, decoded = _agent_step(

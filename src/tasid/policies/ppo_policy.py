@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,8 @@ from tasid.files import ArtifactError, read_artifact, write_artifact
 from tasid.maps.size import MOST_STEPS
 from tasid.models.networks import Sight, sight_from
 from tasid.policies.decoder import WIDTH
-from tasid.policies.sight import checked_observation, checked_sight
-from tasid.policies.stored import check_weights
+from tasid.policies.sight import LookingInSlot
+from tasid.policies.stored import check_weights, checked_sight, stored_origin
 
 KIND = "ppo-policy"
 _BRIGHTEST = 255.0
@@ -79,14 +79,8 @@ class PPOPolicy:
 
     def save(self, path: str | Path) -> Path:
         """Write a checked artifact directory; the same policy gives the same bytes."""
-        metadata = {
-            "network": self.actor.network.describe(),
-            "horizon": self.horizon,
-            "observation_shape": list(self.observation_shape),
-            "observation_dtype": self.observation_dtype,
-            "method": self.method,
-            "environment": None if self.environment is None else dict(self.environment),
-        }
+        known = {"network": self.actor.network.describe(), "horizon": self.horizon}
+        metadata = {**stored_origin(self), **known}
         arrays = {"policy": np.asarray(self.actor.parameters)}
         return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
 
@@ -117,14 +111,16 @@ def load_ppo_policy(path: str | Path) -> PPOPolicy:
         ) from error
 
 
-class PPOAgent:
+class PPOAgent(LookingInSlot):
     """Acts for real: one observation in (NumPy), one action out (int), the likeliest one."""
 
+    state: Final = None
+    """PPO knows no states."""
+    lost: Final = False
+    """Never: it does not know where it is in the first place."""
+
     def __init__(self, policy: PPOPolicy, slot: int) -> None:
-        if not 0 <= slot < WIDTH:
-            raise ValueError(f"slot: {slot} is not in 0 … {WIDTH - 1}")
-        self._policy, self._slot = policy, slot
-        self._batch = np.zeros((WIDTH, *policy.observation_shape), policy.observation_dtype)
+        super().__init__(policy, slot, width=WIDTH)
         self.reset()
 
     def reset(self) -> None:
@@ -132,39 +128,13 @@ class PPOAgent:
         self._step, self._confidence = 0, 1.0
 
     @property
-    def step(self) -> int:
-        """How many actions this episode has had."""
-        return self._step
-
-    @property
-    def state(self) -> None:
-        """PPO knows no states."""
-        return
-
-    @property
     def confidence(self) -> float:
         """The probability that the policy gives to the action taken last; 1 at the start."""
         return self._confidence
 
-    @property
-    def lost(self) -> bool:
-        """Never: it does not know where it is in the first place."""
-        return False
-
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
-        if self._step >= self._policy.horizon:
-            raise ValueError(
-                f"act: the episode is over, its horizon is {self._policy.horizon} steps; "
-                "call reset() first"
-            )
-        self._batch[self._slot] = checked_observation(
-            observation,
-            shape=self._policy.observation_shape,
-            dtype=self._policy.observation_dtype,
-            step=self._step,
-        )
-        action, confidence = _act(self._policy.actor, jnp.asarray(self._batch))
+        action, confidence = _act(self._policy.actor, jnp.asarray(self._looked(observation)))
         self._confidence = float(confidence[self._slot])
         self._step += 1
         return int(action[self._slot])

@@ -1,41 +1,60 @@
-"""What agents see: the shape and type of observations, checked."""
+"""How agents look: one observation in (NumPy), checked, and counted as a step of the episode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tasid.maps.size import refuse_larger
 
-_ROWS = 128
-"""As many observations as an agent may compute on at once."""
+class Looking:
+    """What agents of all policies have in common."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self._step = 0
+
+    @property
+    def step(self) -> int:
+        """How many actions this episode has had."""
+        return self._step
+
+    def _looked(self, observation: ArrayLike) -> np.ndarray:
+        """The observation of this step as a policy takes it, or an error that says what is wrong.
+
+        A failed look is no step: whoever calls this counts it when there is an action.
+        """
+        policy, step = self._policy, self._step
+        if step >= policy.horizon:
+            raise ValueError(
+                f"act: the episode is over, its horizon is {policy.horizon} steps; call reset() "
+                "first"
+            )
+        array = np.asarray(observation)
+        if array.shape != policy.observation_shape:
+            raise ValueError(
+                f"observation: shape {array.shape} at step {step}, but the policy was "
+                f"learned on {policy.observation_shape}"
+            )
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"observation: dtype {array.dtype} at step {step} is no number")
+        if not np.isfinite(array).all():
+            raise ValueError(f"observation: not finite at step {step}")
+        return array.astype(policy.observation_dtype)
 
 
-def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a stored policy's observations, of which agents make batches."""
-    shape = tuple(int(n) for n in meta["observation_shape"])
-    dtype = np.dtype(meta["observation_dtype"])
-    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
-        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
-    refuse_larger("observation_shape", (_ROWS, *shape), dtype.itemsize, "no target shows as much")
-    return shape, dtype.name
+class LookingInSlot(Looking):
+    """The same in one row of a batch of fixed width, in which compiled evaluation runs, too."""
 
+    def __init__(self, policy: Any, slot: int, *, width: int) -> None:
+        if not 0 <= slot < width:
+            raise ValueError(f"slot: {slot} is not in 0 … {width - 1}")
+        super().__init__(policy)
+        self._slot = slot
+        self._batch = np.zeros((width, *policy.observation_shape), policy.observation_dtype)
 
-def checked_observation(
-    observation: ArrayLike, *, shape: tuple[int, ...], dtype: str, step: int
-) -> np.ndarray:
-    """The observation of a step as an agent takes it, or an error that says what is wrong."""
-    array = np.asarray(observation)
-    if array.shape != shape:
-        raise ValueError(
-            f"observation: shape {array.shape} at step {step}, but the policy was "
-            f"learned on {shape}"
-        )
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"observation: dtype {array.dtype} at step {step} is no number")
-    if not np.isfinite(array).all():
-        raise ValueError(f"observation: not finite at step {step}")
-    return array.astype(dtype)
+    def _looked(self, observation: ArrayLike) -> np.ndarray:
+        """The whole batch with the observation in its row."""
+        self._batch[self._slot] = super()._looked(observation)
+        return self._batch

@@ -1,4 +1,4 @@
-"""What stored policies have in common, checked: a plan that fits its map, and finite weights.
+"""What stored policies have in common, checked: sight, a plan that fits its map, finite weights.
 
 Digests say that a file is whole, not that it makes sense: whoever writes one can sign it, too.
 """
@@ -13,19 +13,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator, RobustPlan
+from tasid.maps.size import refuse_larger
+
+_ROWS = 128
+"""As many observations as an agent may compute on at once."""
 
 
-def stored_plan(
-    simulator: AbstractSimulator, actions: NDArray[Any], *, eta: Any, start_value: Any
+class WithPlan:
+    """A policy that follows a plan on its map."""
+
+    plan: RobustPlan
+
+    @property
+    def simulator(self) -> AbstractSimulator:
+        """The map the policy tracks its state on."""
+        return self.plan.simulator
+
+    @property
+    def num_actions(self) -> int:
+        """|A|."""
+        return self.simulator.num_actions
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.simulator.horizon
+
+    def _stored_plan(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Plan and map as metadata and arrays; its η has another name in every kind of policy."""
+        metadata = {"simulator": self.simulator.metadata(), "start_value": self.plan.start_value}
+        return metadata, {**self.simulator.arrays(), "plan.actions": self.plan.actions}
+
+
+def stored_origin(policy: Any) -> dict[str, Any]:
+    """How a policy of any kind was learned, and on what it looks."""
+    return {
+        "method": policy.method,
+        "observation_shape": list(policy.observation_shape),
+        "observation_dtype": policy.observation_dtype,
+        "environment": None if policy.environment is None else dict(policy.environment),
+    }
+
+
+def checked_sight(meta: Mapping[str, Any]) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of a stored policy's observations, of which agents make batches."""
+    shape = tuple(int(n) for n in meta["observation_shape"])
+    dtype = np.dtype(meta["observation_dtype"])
+    if min(shape, default=1) < 1 or dtype.kind not in "biuf":
+        raise ValueError(f"observations are of shape {shape} and dtype {dtype}")
+    refuse_larger("observation_shape", (_ROWS, *shape), dtype.itemsize, "no target shows as much")
+    return shape, dtype.name
+
+
+def checked_plan(
+    meta: Mapping[str, Any], arrays: dict[str, NDArray[Any]], *, eta: Any
 ) -> RobustPlan:
-    """The plan of a stored policy."""
+    """The plan of a stored policy, on its map."""
+    simulator, actions = (
+        AbstractSimulator.from_parts(meta["simulator"], arrays),
+        arrays["plan.actions"],
+    )
     if actions.shape != (simulator.horizon, simulator.num_states) or actions.dtype.kind not in "iu":
         raise ValueError(f"plan.actions has shape {actions.shape} and dtype {actions.dtype}")
     if actions.min(initial=0) < 0 or actions.max(initial=0) >= simulator.num_actions:
         raise ValueError("plan.actions names an action that the simulator does not have")
-    value = float(start_value)
+    value = float(meta["start_value"])
     if not math.isfinite(value):
-        raise ValueError(f"start_value: {start_value!r} is not finite")
+        raise ValueError(f"start_value: {meta['start_value']!r} is not finite")
     return RobustPlan(simulator, share("eta", eta), actions, value, None, actions.size)
 
 

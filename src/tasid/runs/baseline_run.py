@@ -15,8 +15,8 @@ from tasid.baselines.training import Callback, Checkpoint
 from tasid.checks.scoring import score
 from tasid.files import read_artifact, write_artifact
 from tasid.runs.journaled import on_record
-from tasid.runs.record import Commission, versions
-from tasid.runs.unfinished import Notice, silent
+from tasid.runs.record import Run, versions
+from tasid.runs.unfinished import RECORD, Commission, Notice, silent
 from tasid.targets.registry import open_world
 
 _STATE = "unfinished-run"
@@ -52,44 +52,26 @@ def run_baseline(
     commission = Commission(folder, asked, overwrite, resume, notice)
     if (done := commission.finished()) is not None:
         return done
-    rows: list[dict[str, Any]] = []
-
-    def note(here: Checkpoint) -> None:
-        if not here.returns.size:  # resumed at its very end
-            return
-        rows.append(
-            {
-                "stage": "target" if here.stage == FINE_TUNING else "source",
-                "episodes": here.episodes,
-                "training": float(here.returns.mean()),
-                "mean": None if here.evaluation is None else here.evaluation.mean,
-                "seconds": here.seconds,
-            }
-        )
-
-    with (
-        commission.writing() as run,
-        on_record(source, run.record) as world,
-    ):
+    with commission.writing() as place, on_record(source, place / RECORD) as world:
+        run, log = Run(place), _Log(place / RECORD / "state")
         started = time.perf_counter()
-        states = _States(run.record / "state", rows)
         trained = train_baseline(
             order.baseline,
             world,
             seed=order.seed,
-            paused=states.paused(order, world),
-            callbacks=[note, states.keep, *callbacks],
+            paused=log.paused(order, world),
+            callbacks=[log, *callbacks],
         )
         seconds = time.perf_counter() - started
         trained.policy.save(run.policy_folder)
-        run.write_rows("training.jsonl", rows)
+        run.write_rows("training.jsonl", log.rows)
         scored, figures = score(
             trained.policy, world, episodes=order.evaluation_episodes, seed=order.seed
         )
         summary = {
             "algorithm": order.baseline.algorithm,
             "episodes": trained.episodes,
-            "source_episodes": order.baseline.source_episodes * order.baseline.randomized,
+            "source_episodes": order.baseline.episodes_before,
             **figures,
             "decoder_accuracy": None,
             "seconds": seconds,
@@ -99,12 +81,13 @@ def run_baseline(
     return summary
 
 
-class _States:
-    """The training as it was between two checkpoints, on disk every now and then."""
+class _Log:
+    """A row for every checkpoint; and the training as it was there, on disk every now and then."""
 
-    def __init__(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        self._folder, self._rows = folder, rows
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._kept = time.monotonic()
+        self.rows: list[dict[str, Any]] = []
 
     def paused(self, order: BaselineOrder, world: Any) -> Paused | None:
         """Where to go on, with the rows up to there; None to begin."""
@@ -119,16 +102,24 @@ class _States:
         except (KeyError, TypeError, ValueError) as error:
             warnings.warn(f"{error}; this run starts anew", stacklevel=2)
             return None
-        self._rows[:] = rows
+        self.rows = rows
         return paused
 
-    def keep(self, here: Checkpoint) -> None:
-        """Write it down, unless that was done a moment ago."""
-        if time.monotonic() - self._kept < _KEEP_SECONDS:
-            return
-        metadata = {"stage": here.stage, "rows": self._rows}
-        write_artifact(self._folder, kind=_STATE, metadata=metadata, arrays=pause_arrays(here))
-        self._kept = time.monotonic()
+    def __call__(self, here: Checkpoint) -> None:
+        """Note it, and write it down, unless that was done a moment ago."""
+        if here.returns.size:  # none, if resumed at its very end
+            row = {
+                "stage": "target" if here.stage == FINE_TUNING else "source",
+                "episodes": here.episodes,
+                "training": float(here.returns.mean()),
+                "mean": None if here.evaluation is None else here.evaluation.mean,
+                "seconds": here.seconds,
+            }
+            self.rows.append(row)
+        if time.monotonic() - self._kept >= _KEEP_SECONDS:
+            metadata = {"stage": here.stage, "rows": self.rows}
+            write_artifact(self._folder, kind=_STATE, metadata=metadata, arrays=pause_arrays(here))
+            self._kept = time.monotonic()
 
 
 def _asked(order: BaselineOrder, world: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ def log_of_arrays(
     *,
     horizon: int,
     num_actions: int,
-    environment: Mapping[str, Any] | None = None,
 ) -> EpisodeLog:
     """A log from columns of arrays, or from a list of episodes.
 
@@ -56,7 +55,7 @@ def log_of_arrays(
     for i, part in enumerate(parts):
         part.write(recorded, i)
     try:
-        return EpisodeLog(recorded, num_actions, "ended" in columns, environment)
+        return EpisodeLog(recorded, num_actions, "ended" in columns)
     except ValueError as error:
         raise ValueError(f"episodes: {error}") from None
 

@@ -82,27 +82,18 @@ class EpisodeLog:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> EpisodeLog:
         """Read what `save` wrote; sizes are checked before anything large is read."""
-
-        def accept(manifest: Manifest) -> None:
-            try:
-                _check_manifest(manifest)
-            except (KeyError, TypeError, ValueError) as error:
-                raise _refused(path, error) from error
-
-        artifact = read_artifact(path, kind=KIND, accept=accept)
-        meta, arrays = artifact.metadata, artifact.arrays
-        own = arrays.get("own", np.ones(arrays["commands"].shape, np.bool_))
-        recorded = Recorded(
-            arrays["observations"], arrays["commands"], arrays["rewards"], arrays["ended"], own
-        )
         try:
+            artifact = read_artifact(path, kind=KIND, accept=_check_manifest)
+            meta, arrays = artifact.metadata, artifact.arrays
+            arrays.setdefault("own", np.ones(arrays["commands"].shape, np.bool_))
+            recorded = Recorded(**{name: arrays[name] for name in Recorded._fields})
             return cls(recorded, meta["num_actions"], meta["tells_ends"], meta["environment"])
-        except (TypeError, ValueError) as error:
-            raise _refused(path, error) from error
-
-
-def _refused(path: str | os.PathLike[str], error: Exception) -> ArtifactError:
-    return ArtifactError(f"{path}: intact, but no episodes that this version can use: {error}")
+        except ArtifactError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(
+                f"{path}: intact, but no episodes that this version can use: {error}"
+            ) from error
 
 
 def check_size(number: int, horizon: int, shape: tuple[int, ...], dtype: str) -> None:

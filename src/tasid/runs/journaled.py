@@ -33,19 +33,13 @@ class RunDiffers(ValueError):
 class _Now(NamedTuple):
     """A batch of episodes under way."""
 
-    rows: tuple[_OnRecord | _Live, ...]
+    rows: tuple[Played | _Live, ...]
+    """Those on record, and those that the target plays."""
     over: NDArray[np.bool_]
     inner: State
     """Of the target itself, for the rows that it plays."""
     live: NDArray[np.int64]
     """Which rows those are."""
-
-
-@dataclass(frozen=True)
-class _OnRecord:
-    """An episode that was played before."""
-
-    played: Played
 
 
 @dataclass
@@ -116,10 +110,10 @@ class Journaled(Target):
 
     def reset(self, keys: jax.Array) -> tuple[_Now, Any]:
         """Start episodes, or find them on record."""
-        rows: list[_OnRecord | _Live] = []
+        rows: list[Played | _Live] = []
         for data in np.asarray(jax.random.key_data(keys)):
             played = self._journal.take(data.tobytes())
-            rows.append(_Live(data.tobytes()) if played is None else _OnRecord(played))
+            rows.append(played or _Live(data.tobytes()))
         live = np.flatnonzero([isinstance(row, _Live) for row in rows])
         inner, seen = self._target.reset(keys[live]) if live.size else (None, ())
         now = _Now(tuple(rows), self._over(rows, live, inner, 0), inner, live)
@@ -129,8 +123,8 @@ class Journaled(Target):
         """Act in the target's episodes; in those on record, compare."""
         step, chosen, live = int(h), np.asarray(actions), state.live
         for row, action in zip(state.rows, chosen, strict=True):
-            if isinstance(row, _OnRecord):
-                _compare(row.played, step, int(action))
+            if isinstance(row, Played):
+                _compare(row, step, int(action))
         inner: State = state.inner
         seen: Any = ()
         paid: Any = ()
@@ -142,8 +136,8 @@ class Journaled(Target):
         rewards = np.zeros(len(state.rows), np.float32)
         rewards[live] = np.asarray(paid)
         for i, row in enumerate(state.rows):
-            if isinstance(row, _OnRecord):
-                rewards[i] = row.played.rewards[step] if step < len(row.played.actions) else 0
+            if isinstance(row, Played):
+                rewards[i] = row.rewards[step] if step < len(row.actions) else 0
             elif not state.over[i]:
                 row.actions.append(int(chosen[i]))
                 row.rewards.append(rewards[i])
@@ -174,8 +168,8 @@ class Journaled(Target):
         if self._target.ends_early and live.size:
             over[live] = np.asarray(self._target.finished(inner))
         for i, row in enumerate(rows):
-            if isinstance(row, _OnRecord):
-                over[i] = row.played.over[min(steps, len(row.played.over) - 1)]
+            if isinstance(row, Played):
+                over[i] = row.over[min(steps, len(row.over) - 1)]
         return over
 
     def _seen(self, now: _Now, seen: Any, steps: int) -> NDArray[Any]:
@@ -183,8 +177,8 @@ class Journaled(Target):
         fresh = iter(np.asarray(seen))
         found = []
         for i, row in enumerate(now.rows):
-            if isinstance(row, _OnRecord):
-                table = row.played.observations
+            if isinstance(row, Played):
+                table = row.observations
                 found.append(table[min(steps, len(table) - 1)])
                 continue
             found.append(next(fresh))

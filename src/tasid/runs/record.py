@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tasid import __version__
@@ -37,7 +35,7 @@ from tasid.files import (
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import EpochEnded, StepEnded
 from tasid.runs.events import Event
-from tasid.runs.unfinished import RECORD, SUMMARY, Notice, finished, silent, staging
+from tasid.runs.unfinished import ASKED, SUMMARY, json_bytes
 
 _FILES = {
     EpochEnded: "epochs.jsonl",
@@ -47,38 +45,6 @@ _FILES = {
 _EVALUATION = "evaluation"
 
 
-@dataclass(frozen=True)
-class Commission:
-    """A run to be made: where, what was asked, and what becomes of one that is there already."""
-
-    folder: str | Path
-    asked: Mapping[str, Any]
-    overwrite: bool = False
-    resume: bool = False
-    notice: Notice = silent
-
-    def finished(self) -> dict[str, Any] | None:
-        """The summary of a complete run that is not to be made again, if there is one."""
-        found = finished(
-            self.folder, _json(self.asked), overwrite=self.overwrite, resume=self.resume
-        )
-        if found is not None:
-            self.notice(f"{self.folder}: the run of this order is complete")
-        return found
-
-    @contextmanager
-    def writing(self) -> Iterator[Run]:
-        """A run that appears at its folder when the block ends well (`tasid.runs.unfinished`)."""
-        with staging(
-            self.folder,
-            _json(self.asked),
-            overwrite=self.overwrite,
-            resume=self.resume,
-            notice=self.notice,
-        ) as place:
-            yield Run(place)
-
-
 class Run:
     """The folder of one run; every file in it appears whole or not at all."""
 
@@ -86,25 +52,18 @@ class Run:
         self.folder = Path(folder)
 
     @property
-    def record(self) -> Path:
-        """Where it is kept what a run goes on from if it stops early."""
-        return self.folder / RECORD
-
-    @property
     def policy_folder(self) -> Path:
         """Where the policy is."""
         return self.folder / "policy"
 
-    def write_events(self, events: Iterable[Event]) -> None:
+    def write_events(self, events: Sequence[Event]) -> None:
         """All events of the learning, one row each, a file for each kind."""
-        events = list(events)
         for kind, name in _FILES.items():
-            rows = [_row(event) for event in events if isinstance(event, kind)]
-            write_bytes_atomically(self.folder / name, "".join(f"{r}\n" for r in rows).encode())
+            self.write_rows(name, (_row(event) for event in events if isinstance(event, kind)))
 
     def write_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """One JSON object a line."""
-        text = "".join(f"{json.dumps(dict(row), allow_nan=False)}\n" for row in rows)
+        text = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
         write_bytes_atomically(self.folder / name, text.encode())
 
     def write_evaluation(
@@ -116,11 +75,11 @@ class Run:
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """The figures alone, where nothing was scored."""
-        self._write_json(SUMMARY, summary)
+        write_bytes_atomically(self.folder / SUMMARY, json_bytes(summary))
 
     def asked(self) -> dict[str, Any]:
         """run.json."""
-        path = self.folder / "run.json"
+        path = self.folder / ASKED
         try:
             loaded = json.loads(path.read_text())
         except FileNotFoundError:
@@ -163,27 +122,13 @@ class Run:
             )
         return read_artifact(self.folder / _EVALUATION, kind=_EVALUATION)
 
-    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        write_bytes_atomically(self.folder / name, _json(value))
 
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n").encode()
-
-
-def _row(event: Event) -> str:
-    """An event as one line of JSON; a loss that is not finite becomes null."""
-    fields = {
+def _row(event: Event) -> dict[str, Any]:
+    """An event ready for JSON; a loss that is not finite becomes null."""
+    return {
         name: None if isinstance(value, float) and not isfinite(value) else value
         for name, value in asdict(event).items()
     }
-    return json.dumps(fields, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{value!r} of type {type(value).__name__} is not JSON")
 
 
 def versions() -> dict[str, str]:

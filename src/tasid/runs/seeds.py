@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tasid.baselines.domain_randomization import FINE_TUNING
 from tasid.baselines.training import Checkpoint
 from tasid.files import write_bytes_atomically
 from tasid.files.sole_writer import sole_writer
@@ -66,7 +65,7 @@ def train_seeds(
         tasks = []
         for order in orders:
             place = run_of(home, order.seed)
-            settle(place.absolute(), partial_of(place))
+            settle(place)
             if not (place / SUMMARY).exists():
                 tasks.append(_task(order, place, setup))
         do_all(tasks, executor, total=len(orders), watchers=watchers)
@@ -133,7 +132,7 @@ def _task(order: AnyOrder, place: Path, setup: Setup) -> Task:
         if isinstance(message, File):
             write(staged, message)
         else:
-            settle(place.absolute(), staged)
+            settle(place)
 
     return Task(f"seed {order.seed}", _run, given, hear, needs_of(order))
 
@@ -163,9 +162,7 @@ def _fraction(order: AnyOrder, event: Any) -> float:
     if isinstance(event, StepEnded):
         return 0.9 * (event.step + 1) / event.steps
     if isinstance(event, Checkpoint) and isinstance(order, BaselineOrder):
-        before = order.baseline.source_episodes * order.baseline.randomized
-        done = event.episodes + before * (event.stage == FINE_TUNING)
-        return 0.9 * done / (before + order.baseline.target_episodes)
+        return 0.9 * order.baseline.episodes_at(event) / order.baseline.episodes
     return _UNKNOWN
 
 

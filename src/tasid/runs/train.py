@@ -18,9 +18,9 @@ from tasid.policies import BeliefPolicy
 from tasid.runs.events import Callback, Event
 from tasid.runs.journaled import on_record
 from tasid.runs.learn import Diagnostics, LearningResult, learn, saved_policy
-from tasid.runs.record import Commission, versions
+from tasid.runs.record import Run, versions
 from tasid.runs.starts import starts_record
-from tasid.runs.unfinished import Notice, silent
+from tasid.runs.unfinished import RECORD, Commission, Notice, silent
 from tasid.targets import BlockMDP, Target
 from tasid.targets.registry import open_world
 
@@ -76,10 +76,8 @@ def train(
     commission = Commission(folder, asked, overwrite, resume, notice)
     if (done := commission.finished()) is not None:
         return done
-    with (
-        commission.writing() as run,
-        on_record(world, run.record) as env,
-    ):
+    with commission.writing() as place, on_record(world, place / RECORD) as env:
+        run = Run(place)
         events: list[Event] = []
         started = time.perf_counter()
         result = learn(
@@ -91,7 +89,7 @@ def train(
             method=order.method,
             classes=order.classes,
             starts=order.starts,
-            record=run.record,
+            record=place / RECORD,
             from_policy=begin,
             callbacks=[events.append, *callbacks],
         )
@@ -112,50 +110,40 @@ def _scores(
     order: Order, env: Target, result: LearningResult
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The summary's figures, and the arrays behind them."""
-    scored, figures = score(result.policy, env, episodes=order.evaluation_episodes, seed=order.seed)
-    if not isinstance(env, BlockMDP):
-        # Its latent states are nobody's to see, and more episodes may cost something.
-        unknown = {"decoder_accuracy": None, "calibration_error": None}
-        summary = {
-            "episodes": result.episodes,
-            **figures,
-            **unknown,
-            **reliability(result.diagnostics),
-        }
-        told, arrays = _starts(result)
-        return {**summary, **told}, {"returns": scored.returns, **_visits(result), **arrays}
-    diagnosis = diagnose(result.policy, env, seed=order.seed)
-    accuracy = diagnosis.decoder_accuracy
-    calibration = calibrate(result.policy, env, seed=order.seed)
+    policy, seed, notes = result.policy, order.seed, result.diagnostics
+    scored, figures = score(policy, env, episodes=order.evaluation_episodes, seed=seed)
     summary = {
         "episodes": result.episodes,
         **figures,
-        "decoder_accuracy": float(accuracy.mean()) if accuracy.size else None,
-        "calibration_error": calibration.expected_error if calibration.correct.size else None,
-        **reliability(result.diagnostics),
-        "population_value": _population_value(order, env, result),
+        "decoder_accuracy": None,
+        "calibration_error": None,
+        **reliability(notes),
     }
-    told, drawn = _starts(
-        result,
-        accuracy=float(diagnosis.tracking_accuracy[0]),
-        purity=start_purity(result.policy, env, seed=order.seed),
-    )
-    summary |= told
-    arrays = {
-        "returns": scored.returns,
-        "decoder_accuracy": accuracy,
-        "tracking_accuracy": diagnosis.tracking_accuracy,
-        "calibration.confidence": calibration.confidence,
-        "calibration.correct": calibration.correct,
-        **_visits(result),
-        **drawn,
-    }
+    arrays: dict[str, Any] = {"returns": scored.returns}
+    if notes.visits is not None:
+        arrays["visits"] = notes.visits
+    known: dict[str, float | None] = {}
+    # The latent states of others are nobody's to see, and more episodes may cost something.
+    if isinstance(env, BlockMDP):
+        diagnosis = diagnose(policy, env, seed=seed)
+        accuracy, calibration = diagnosis.decoder_accuracy, calibrate(policy, env, seed=seed)
+        if accuracy.size:
+            summary["decoder_accuracy"] = float(accuracy.mean())
+        if calibration.correct.size:
+            summary["calibration_error"] = calibration.expected_error
+        summary["population_value"] = _population_value(order, env, result)
+        arrays |= {
+            "decoder_accuracy": accuracy,
+            "tracking_accuracy": diagnosis.tracking_accuracy,
+            "calibration.confidence": calibration.confidence,
+            "calibration.correct": calibration.correct,
+        }
+        known["accuracy"] = float(diagnosis.tracking_accuracy[0])
+        known["purity"] = start_purity(policy, env, seed=seed)
+    if notes.starts is not None:
+        summary["starts"], drawn = starts_record(policy.simulator, notes.starts, **known)
+        arrays |= drawn
     return summary, arrays
-
-
-def _visits(result: LearningResult) -> dict[str, Any]:
-    visits = result.diagnostics.visits
-    return {} if visits is None else {"visits": visits}
 
 
 def _certificate(order: Order, env: Target, result: LearningResult) -> dict[str, Any] | None:
@@ -181,15 +169,6 @@ def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> fl
     return None if limit is None else limit.value
 
 
-def _starts(result: LearningResult, **known: float | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How several starts were told apart; nothing where there is one."""
-    found = result.diagnostics.starts
-    if found is None:
-        return {}, {}
-    summary, arrays = starts_record(result.policy.simulator, found, **known)
-    return {"starts": summary}, arrays
-
-
 def reliability(diagnostics: Diagnostics) -> dict[str, Any]:
     """What learning noticed about the model, the perturbation and the map, ready for JSON."""
     estimate = diagnostics.eta
@@ -205,25 +184,23 @@ def reliability(diagnostics: Diagnostics) -> dict[str, Any]:
     }
 
 
-def _choices(order: Order) -> dict[str, Any]:
-    """What is decided by default, where the order decides it."""
-    return {name: getattr(order, name) for name in ("starts", "classes")}
-
-
 def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, Any]:
+    """What the order says; what it leaves to be decided is left out."""
+    options = env.options if isinstance(env, BlockMDP) else order.options
     # A folder may hold another policy tomorrow: its digest says which one it was.
     came = None if begin is None else {"folder": order.from_policy, "digest": begin.digest}
-    options = env.options if isinstance(env, BlockMDP) else order.options
-    return {
+    asked = {
         "environment": {"name": order.environment, "options": dict(options)},
-        **({} if order.source is None else {"simulator": dict(order.source)}),
+        "simulator": None if order.source is None else dict(order.source),
         "eta": order.eta,
         "episodes": order.episodes,
         "seed": order.seed,
         "method": order.method,
-        **{name: value for name, value in _choices(order).items() if value is not None},
+        "starts": order.starts,
+        "classes": order.classes,
         "evaluation_episodes": order.evaluation_episodes,
-        **({} if order.certify is None else {"certify": asdict(order.certify)}),
-        **({} if came is None else {"from_policy": came}),
+        "certify": None if order.certify is None else asdict(order.certify),
+        "from_policy": came,
         "versions": versions(),
     }
+    return {name: value for name, value in asked.items() if value is not None}

@@ -11,8 +11,9 @@ from typing import Any
 from tasid.maps import AbstractSimulator
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn_log import learn_from_episodes
-from tasid.runs.record import Commission, versions
+from tasid.runs.record import Run, versions
 from tasid.runs.train import reliability
+from tasid.runs.unfinished import Commission
 
 _UNKNOWN = (
     "return_mean",
@@ -45,7 +46,8 @@ def train_on_log(order: LogOrder, folder: str | Path, *, overwrite: bool = False
     commission = Commission(folder, _asked(order), overwrite)
     if (done := commission.finished()) is not None:
         return done
-    with commission.writing() as run:
+    with commission.writing() as place:
+        run = Run(place)
         started = time.perf_counter()
         result = learn_from_episodes(
             order.log, order.simulator, eta=order.eta, classes=order.classes

@@ -13,10 +13,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tasid.files import write_bytes_atomically
 from tasid.files.atomic import make_directory, sync_directory
@@ -32,45 +35,97 @@ def silent(words: str) -> None:
     """Nobody wants to know."""
 
 
-@contextmanager
-def staging(
-    folder: str | Path,
-    asked: bytes,
-    *,
-    overwrite: bool = False,
-    resume: bool = False,
-    notice: Notice = silent,
-) -> Iterator[Path]:
-    """A place to write a run, which appears at `folder` when the block ends well.
+@dataclass(frozen=True)
+class Commission:
+    """A run to be made: where, what was asked, and what becomes of one that is there already."""
 
-    With the same order a run that stopped early goes on: its record is there again. A run of
-    another order is only replaced when told so, and a complete one stays until the new one is
-    complete. A block that fails leaves what is on record, and no trace if nothing is.
-    """
-    final = Path(os.path.abspath(folder))
-    partial = partial_of(final)
-    with sole_writer(folder):
-        settle(final, partial, overwrite=overwrite)
-        _check_free(final, overwrite, shown=folder)
-        going_on = _going_on(partial, asked, folder, overwrite=overwrite, resume=resume)
-        if going_on:
-            notice(f"{folder}: an unfinished run of this order is here, and goes on")
-        else:
-            shutil.rmtree(partial, ignore_errors=True)
-            make_directory(partial)
-            write_bytes_atomically(partial / ASKED, asked)
-        try:
-            yield partial
+    folder: str | Path
+    asked: Mapping[str, Any]
+    overwrite: bool = False
+    resume: bool = False
+    notice: Notice = silent
+
+    def finished(self) -> dict[str, Any] | None:
+        """The summary of a complete run of this very order that is not to be made again.
+
+        That is one whose writer was killed before it was in its place, where it is put then; with
+        `resume`, one that is in its place as well.
+        """
+        left = _summary(partial_of(self.folder), self.asked) is not None
+        if left:
+            with sole_writer(self.folder):
+                settle(self.folder, overwrite=self.overwrite)
+        found = _summary(Path(self.folder), self.asked) if left or self.resume else None
+        if found is not None:
+            self.notice(f"{self.folder}: the run of this order is complete")
+        return found
+
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """A place to write the run, which appears at its folder when the block ends well.
+
+        With the same order a run that stopped early goes on: its record is there again. A run of
+        another order is only replaced when told so, and a complete one stays until the new one is
+        complete. A block that fails leaves what is on record, and no trace if nothing is.
+        """
+        folder, overwrite = self.folder, self.overwrite
+        final, partial = Path(os.path.abspath(folder)), partial_of(folder)
+        with sole_writer(folder):
+            settle(folder, overwrite=overwrite)
             _check_free(final, overwrite, shown=folder)
-            settle(final, partial, overwrite=overwrite)
-        except BaseException:
-            if not (on_record(partial) or (partial / SUMMARY).exists()):
+            if self._goes_on(partial):
+                self.notice(f"{folder}: an unfinished run of this order is here, and goes on")
+            else:
                 shutil.rmtree(partial, ignore_errors=True)
-            elif words := how_to_go_on(folder):
-                notice(words)
-            raise
-    if not (final / SUMMARY).exists():
-        raise FileNotFoundError(f"{folder}: was taken away while the run was written")
+                make_directory(partial)
+                write_bytes_atomically(partial / ASKED, json_bytes(self.asked))
+            try:
+                yield partial
+                _check_free(final, overwrite, shown=folder)
+                settle(folder, overwrite=overwrite)
+            except BaseException:
+                if not (on_record(partial) or (partial / SUMMARY).exists()):
+                    shutil.rmtree(partial, ignore_errors=True)
+                elif words := how_to_go_on(folder):
+                    self.notice(words)
+                raise
+        if not (final / SUMMARY).exists():
+            raise FileNotFoundError(f"{folder}: was taken away while the run was written")
+
+    def _goes_on(self, partial: Path) -> bool:
+        """Does the run go on from a record, or begin anew?"""
+        if not on_record(partial):
+            if self.resume:
+                raise FileNotFoundError(
+                    f"{self.folder}: no unfinished run is on record here, so there is nothing to "
+                    "resume; leave --resume out to begin"
+                )
+            return False
+        try:
+            before = (partial / ASKED).read_bytes()
+        except FileNotFoundError:
+            return False
+        asked = json_bytes(self.asked)
+        if before == asked:
+            return True
+        if self.overwrite and not self.resume:
+            return False
+        raise FileExistsError(
+            f"{self.folder}: an unfinished run of another order is here "
+            f"({_difference(before, asked)}); repeat that order, pass --overwrite to drop it, or "
+            "choose another folder with --out"
+        )
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """An order or a summary as it is written down."""
+    return (json.dumps(value, indent=2, default=_plain, allow_nan=False) + "\n").encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not JSON")
 
 
 def partial_of(folder: str | Path) -> Path:
@@ -92,26 +147,11 @@ def how_to_go_on(folder: str | Path) -> str | None:
     return f"{folder}: what was learned from is on record; the same command goes on from there"
 
 
-def finished(
-    folder: str | Path, asked: bytes, *, overwrite: bool = False, resume: bool = False
-) -> dict[str, Any] | None:
-    """The summary of a complete run of this very order that is not to be made again.
-
-    That is one whose writer was killed before it was in its place, where it is put then; with
-    `resume`, one that is in its place as well.
-    """
-    final, partial = Path(os.path.abspath(folder)), partial_of(folder)
-    left = _summary(partial, asked) is not None
-    if left:
-        with sole_writer(folder):
-            settle(final, partial, overwrite=overwrite)
-    return _summary(final, asked) if left or resume else None
-
-
-def _summary(place: Path, asked: bytes) -> dict[str, Any] | None:
+def _summary(place: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """Of a complete run of this order in this folder."""
+    spelled = json_bytes(asked)
     try:
-        same = (place / ASKED).read_bytes() == asked
+        same = (place / ASKED).read_bytes() == spelled
         summary = json.loads((place / SUMMARY).read_bytes()) if same else None
     except (OSError, ValueError, RecursionError):
         return None
@@ -134,31 +174,6 @@ def _free(folder: Path, overwrite: bool) -> bool:
     return overwrite and (folder / ASKED).exists()
 
 
-def _going_on(
-    partial: Path, asked: bytes, folder: str | Path, *, overwrite: bool, resume: bool
-) -> bool:
-    """Does the run go on from a record, or begin anew?"""
-    if not on_record(partial):
-        if resume:
-            raise FileNotFoundError(
-                f"{folder}: no unfinished run is on record here, so there is nothing to resume; "
-                "leave --resume out to begin"
-            )
-        return False
-    try:
-        before = (partial / ASKED).read_bytes()
-    except FileNotFoundError:
-        return False
-    if before == asked:
-        return True
-    if overwrite and not resume:
-        return False
-    raise FileExistsError(
-        f"{folder}: an unfinished run of another order is here ({_difference(before, asked)}); "
-        "repeat that order, pass --overwrite to drop it, or choose another folder with --out"
-    )
-
-
 def _difference(before: bytes, asked: bytes) -> str:
     """The first thing that the two orders do not have in common."""
     try:
@@ -169,8 +184,9 @@ def _difference(before: bytes, asked: bytes) -> str:
         return "its run.json is damaged"
 
 
-def settle(final: Path, partial: Path, *, overwrite: bool = False) -> None:
+def settle(folder: str | Path, *, overwrite: bool = False) -> None:
     """Put a complete run in its place, and clear up what a killed writer left of the old one."""
+    final, partial = Path(os.path.abspath(folder)), partial_of(folder)
     replaced = final.with_name(f".{final.name}.replaced")
     if (partial / SUMMARY).exists() and _free(final, overwrite):
         shutil.rmtree(partial / RECORD, ignore_errors=True)

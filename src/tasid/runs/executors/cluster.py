@@ -6,7 +6,6 @@ then, which Ray cannot know (`tasid.runs.executors.dispatch`).
 
 from __future__ import annotations
 
-import platform
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
 
-from tasid import __version__
 from tasid.runs.executors.protocol import Failure, Hear, Interrupted, Lost, Needs, Work
+from tasid.runs.record import versions
 from tasid.targets.ray.session import connect
 
 _SUBMITTED = 256
@@ -32,7 +31,7 @@ class RayCluster:
         self.workers = _SUBMITTED if workers is None else workers
         # No retries by Ray; and no spreading of one task's words over calls.
         self._remote = self._ray.remote(num_returns="streaming", max_retries=0)(stream)
-        self._versions = versions()
+        self._versions = _versions()
         self._running: set[Any] = set()
         self._lock = threading.Lock()
         self._halted = False
@@ -111,17 +110,13 @@ def stream(work: Work, given: Any, expected: dict[str, str]) -> Iterator[list[An
         yield batch[:-1] if ended else batch
 
 
-def versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     """Of what decides the bytes."""
-    return {
-        "tasid": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("jax", "numpy", "scipy")},
-    }
+    return {**versions(), "scipy": version("scipy")}
 
 
 def _check_versions(expected: dict[str, str]) -> None:
-    for name, here in versions().items():
+    for name, here in _versions().items():
         if here != expected[name]:
             raise ValueError(
                 f"cluster: {name} is {here} on {socket.gethostname()}, but {expected[name]} where "
