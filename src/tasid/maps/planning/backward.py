@@ -32,10 +32,11 @@ def backward(
     *,
     frontier: Frontier | None = None,
     keep: bool = False,
-) -> tuple[float, NDArray[np.float64] | None]:
-    """Sweep h = H−1 … 0; return the value at the start and, if `keep`, V as [H+1, S].
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Sweep h = H−1 … 0; return V_0 [S] and, if `keep`, V for all h as [H+1, S].
 
-    With a `frontier` only those states are touched; kept values are NaN elsewhere.
+    With a `frontier` only those states are touched; kept values are NaN elsewhere, and V_0 means
+    nothing there.
     """
     rows_at: Sequence[Rows] = [ALL] * sim.horizon if frontier is None else frontier
     value = np.zeros(sim.num_states)
@@ -49,7 +50,7 @@ def backward(
         value[rows] = new
         if kept is not None:
             kept[h][rows] = new
-    return start_value(sim, value), kept
+    return value, kept
 
 
 def start_value(sim: AbstractSimulator, value: NDArray[np.float64]) -> float:
