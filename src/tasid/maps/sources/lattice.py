@@ -18,7 +18,7 @@ from scipy import ndimage
 from tasid.maps.layout import FREE, UNKNOWN, WALL
 from tasid.maps.sources.grid import COMPASS
 from tasid.maps.sources.map_server import OccupancyMap
-from tasid.maps.sources.reach import components
+from tasid.maps.sources.reach import beside, components
 from tasid.maps.sources.trouble import MapError
 
 Pixels = NDArray[np.uint8]
@@ -177,12 +177,9 @@ def _rows(
 
 def _shifted(fits: NDArray[np.bool_], step: tuple[int, int]) -> NDArray[np.bool_]:
     """What holds of the neighbour at (rows up, columns right) `step`."""
-    up, right = step
-    rows, columns = fits.shape
+    here, there = beside(fits.shape, *step)
     moved = np.zeros_like(fits)
-    to = [slice(max(0, -s), min(n, n - s)) for s, n in ((up, rows), (right, columns))]
-    source = [slice(max(0, s), min(n, n + s)) for s, n in ((up, rows), (right, columns))]
-    moved[tuple(to)] = fits[tuple(source)]
+    moved[here] = fits[there]
     return moved
 
 
@@ -204,13 +201,8 @@ def backdrop(picture: OccupancyMap, grid: Lattice) -> Pixels | None:
 def _strongest(pixels: Pixels, axis: int, length: int, width: float) -> Pixels:
     """Along an axis, the maximum of each of `length` pieces of this width; 0 outside."""
     edges = np.arange(length + 1) * width
-    first, last = np.floor(edges[:-1] + _ON_EDGE), np.ceil(edges[1:] - _ON_EDGE)
-    there = int((first < pixels.shape[axis]).sum())
-    drawn = [
-        pixels.take(range(int(a), min(int(b), pixels.shape[axis])), axis).max(axis)
-        for a, b in zip(first[:there], last[:there], strict=True)
-    ]
-    whole = np.stack(drawn, axis)
-    pad = [(0, 0), (0, 0)]
-    pad[axis] = (0, length - there)
-    return np.pad(whole, pad)
+    ends = np.stack([np.floor(edges[:-1] + _ON_EDGE), np.ceil(edges[1:] - _ON_EDGE)], axis=1)
+    within = np.minimum(ends.astype(np.int64), pixels.shape[axis]).ravel()
+    # Of every two ends the first begins a piece; there is a 0 for those that begin outside.
+    padded = np.pad(pixels, [(0, int(along == axis)) for along in range(2)])
+    return np.maximum.reduceat(padded, within, axis).take(range(0, within.size, 2), axis)

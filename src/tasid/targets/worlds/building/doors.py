@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import FREE, WALL
 from tasid.maps.sources.floor import Floor
+from tasid.maps.sources.grid import numbering
 from tasid.maps.sources.map_server import OccupancyMap
 from tasid.maps.sources.trouble import MapError
 from tasid.targets.worlds.building.places import (
@@ -128,19 +129,10 @@ def _shut(
     layout = layout_of(sim)
     poses = places.grid.poses(layout.positions, headings_in(layout))
     after = truth.grid(places.cells, "drive").successors(poses)
-    order = np.argsort(poses)
-    successor = order[np.searchsorted(poses[order], after)]
+    successor = numbering(poses)(after)
     stay = places.grid.actions.index("stay")
     reward = np.where(successor == sim.successor, sim.reward, sim.reward[:, [stay]])
-    return truth, AbstractSimulator(
-        successor,
-        reward,
-        horizon=sim.horizon,
-        start=sim.starts.tolist(),
-        start_probabilities=sim.start_probabilities.tolist(),
-        states=sim.labels,
-        origin=sim.origin,
-    )
+    return truth, sim.replaced(successor=successor, reward=reward)
 
 
 def _hinders(before: AbstractSimulator, after: AbstractSimulator) -> bool:
