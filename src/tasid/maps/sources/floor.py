@@ -15,7 +15,7 @@ from tasid.maps.sources.doors import LostDoor, lost_doors
 from tasid.maps.sources.grid import Grid, Scale
 from tasid.maps.sources.lattice import Lattice, Pixels, backdrop, grown, lattice
 from tasid.maps.sources.map_server import OccupancyMap
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.sources.trouble import MapError, finite
 
 Place = tuple[int, int]
 Points = Sequence[Sequence[float]]
@@ -163,11 +163,8 @@ def _zone(
 
 def metres(name: str, given: object) -> float:
     """A finite number of metres."""
-    try:
-        number = float(given)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
+    number = finite(given)
+    if math.isnan(number):
         raise MapError(f"{name}: {given!r} is not a number of metres")
     return number
 

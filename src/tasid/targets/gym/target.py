@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -123,16 +124,9 @@ class GymTarget(Target):
         if horizon == self.horizon:
             return self
         check_horizon(horizon, self.limit, self.name)
-        return GymTarget(
-            self._lanes,
-            name=self.name,
-            horizon=horizon,
-            limit=self.limit,
-            retries=self.retries,
-            environment=self.environment,
-            tolerant=self._tolerant,
-            elsewhere=self.elsewhere,
-        )
+        same = copy(self)
+        same.horizon = horizon
+        return same
 
     def reset(self, keys: jax.Array) -> tuple[GymEpisodes, Any]:
         """Start one episode per key, at most `num_envs`; give the first observations."""

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tasid.maps.sources.gym_id import GYM
-from tasid.targets.gym.lane import LaneMaker, make_env
+from tasid.maps.sources.gym_id import GYM, make_by_id
+from tasid.targets.gym.lane import LaneMaker
 from tasid.targets.gym.lanes import Lanes, Timeouts
 from tasid.targets.gym.spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.targets.gym.target import GymTarget, check_horizon
@@ -144,8 +144,8 @@ def _factory(
     """What makes environments, what to call them, and whether there is only one."""
     if isinstance(env, str):
         name = env.removeprefix(GYM)
-        rendered = {"render_mode": "rgb_array"} if observe == "render" else {}
-        return partial(make_env, name, {**rendered, **options}), name, False
+        made = {"render_mode": "rgb_array", **options} if observe == "render" else options
+        return partial(make_by_id, name, made, argument="env"), name, False
     if options:
         raise TypeError(f"{next(iter(options))}: only an id takes options; {env!r} is made already")
     if isinstance(env, gymnasium.Env):
