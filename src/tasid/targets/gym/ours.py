@@ -29,8 +29,8 @@ from tasid.targets.target import seed_key
 from tasid.targets.worlds import combination_lock, lava_crossing
 from tasid.targets.worlds.building import world as building
 from tasid.targets.worlds.building.picture import floor_picture
-from tasid.targets.worlds.building.places import layout_of
 from tasid.targets.worlds.grid_view import poses_of
+from tasid.targets.worlds.route import layout_of
 
 _RENDERING: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}
 _DEVIATIONS = 6.0
@@ -172,7 +172,7 @@ class LavaCrossingEnv(BlockEnv):
 
             self._painter = MinigridLavaEnv(render_mode="rgb_array", **self.options)
             self._painter.reset(seed=0)
-            self._poses = poses_of(lava_crossing.layout_of(self.simulator))
+            self._poses = poses_of(layout_of(self.simulator))
         self._painter.pose = self._poses[state]
         return self._painter.get_frame(highlight=False, tile_size=32)
 

@@ -81,12 +81,6 @@ def to_somebody(stand: Stand, episode: BuildingEpisode, dx: jax.Array, dy: jax.A
     return jnp.where(met, near, jnp.inf)
 
 
-def headings(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Unit vectors [n, 2] of degrees clockwise from north."""
-    turned = np.deg2rad(90.0 - angles)
-    return np.stack([np.cos(turned), np.sin(turned)], axis=1)
-
-
 def room_at(
     solid: NDArray[np.bool_], points: NDArray[np.float64], most: float
 ) -> NDArray[np.float64]:
