@@ -22,6 +22,8 @@ from tasid.maps.sources.reach import beside, components
 from tasid.maps.sources.trouble import MapError
 
 Pixels = NDArray[np.uint8]
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The first and the last of some rows or columns."""
 _ON_EDGE = 1e-6
 """Pixels: nearer to an edge than this is on it, however lengths in metres were rounded."""
 _BACKDROP = 8
@@ -101,12 +103,9 @@ def _checked_every(size: float, resolution: float) -> float:
     return every
 
 
-def _touched(at: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _touched(at: NDArray[np.float64]) -> Ends:
     """The first and the last pixel that meet a coordinate, which is counted in pixels."""
-    return (
-        np.ceil(at - _ON_EDGE).astype(np.int64) - 1,
-        np.floor(at + _ON_EDGE).astype(np.int64),
-    )
+    return np.ceil(at - _ON_EDGE).astype(np.int64) - 1, np.floor(at + _ON_EDGE).astype(np.int64)
 
 
 def _kinds(pixels: Pixels, x: NDArray[np.float64], y: NDArray[np.float64]) -> Pixels:
@@ -140,27 +139,22 @@ class _Sums:
         west, east = np.minimum(across, end_x), np.maximum(across, end_x)
         if not (up and right):
             low, high = np.minimum(along, end_y), np.maximum(along, end_y)
-            return self._free(_touched(west)[0], _touched(east)[1], _rows(low, high))
+            return self._free(_met(west, east), _met(low, high))
         fits = np.ones((y.size, x.size), dtype=bool)
         # A line across meets pixels of one column after the other, from the row it enters on.
         for piece in range(-1, math.ceil(every) + 2):
             column = np.floor(west) + piece
             cuts = [np.clip(column + side, west, east) for side in (0, 1)]
             heights = [along + up * right * (cut - across) for cut in cuts]
-            met = (column <= east + _ON_EDGE) & (column + 1 >= west - _ON_EDGE)
+            meets = (column <= east + _ON_EDGE) & (column + 1 >= west - _ON_EDGE)
             only = column.astype(np.int64)
-            rows = _rows(np.minimum(*heights), np.maximum(*heights))
-            fits &= ~met | self._free(only, only, rows)
+            rows = _met(np.minimum(*heights), np.maximum(*heights))
+            fits &= ~meets | self._free((only, only), rows)
         return fits
 
-    def _free(
-        self,
-        left: NDArray[np.int64],
-        right: NDArray[np.int64],
-        rows: tuple[NDArray[np.int64], NDArray[np.int64]],
-    ) -> NDArray[np.bool_]:
+    def _free(self, columns: Ends, rows: Ends) -> NDArray[np.bool_]:
         """Are rectangles, ends included, free? Columns and rows broadcast against each other."""
-        low, high = rows
+        (left, right), (low, high) = columns, rows
         inside = (left >= 0) & (right < self._columns) & (low >= 0) & (high < self._rows)
         a, b = np.clip(left, 0, self._columns), np.clip(right + 1, 0, self._columns)
         c, d = np.clip(low, 0, self._rows), np.clip(high + 1, 0, self._rows)
@@ -168,10 +162,8 @@ class _Sums:
         return inside & (total[d, b] - total[c, b] - total[d, a] + total[c, a] == 0)
 
 
-def _rows(
-    low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row that meets one height, and the last that meets the other."""
+def _met(low: NDArray[np.float64], high: NDArray[np.float64]) -> Ends:
+    """The first row or column that meets one coordinate, and the last that meets the other."""
     return _touched(low)[0], _touched(high)[1]
 
 

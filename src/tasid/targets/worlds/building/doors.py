@@ -121,7 +121,7 @@ def _shut(
     )
     row, column, heading = poses_of(layout_of(sim)).T
     poses = places.grid.poses(np.stack([row, column], axis=1), heading)
-    after = truth.grid(places.cells, "drive").successors(poses)
+    after = truth.grid(places.grid.cells, "drive").successors(poses)
     successor = numbering(poses)(after)
     stay = places.grid.actions.index("stay")
     reward = np.where(successor == sim.successor, sim.reward, sim.reward[:, [stay]])

@@ -35,7 +35,6 @@ class Places:
     """A floor with its goal, its docks, and the moves between all poses."""
 
     floor: Floor
-    cells: NDArray[np.uint8]
     grid: Grid
     docks: list[int]
     """Poses; the first is where a lone start is."""
@@ -45,7 +44,7 @@ class Places:
         return grid_simulator(
             self.grid,
             self.docks,
-            horizon=self.cells.size * self.grid.headings,
+            horizon=self.grid.cells.size * self.grid.headings,
             rewards=rewards,
             scale=self.floor.scale,
             source=source,
@@ -82,7 +81,7 @@ def places_of(
             why = floor.why_unreachable((row, column), chosen[0])
             raise MapError(f"goal: it cannot be reached from the start; {why}")
     poses += _more_docks(grid, chosen, poses, number - len(poses), heading)
-    return Places(floor, cells, grid, poses)
+    return Places(floor, grid, poses)
 
 
 def _check_size(floor: Floor) -> None:

@@ -191,13 +191,11 @@ def _cast_together(
         ]
         ends = [_cast(*(array[i] for array in whole)) for i in range(size)]
         return tuple(jnp.stack(part) for part in zip(*ends, strict=True)), (True, True)  # type: ignore[return-value]
-    shapes = [array.shape[1:] if has else array.shape
-              for array, has in zip(rays, batched[1:], strict=True)]  # fmt: skip
-    shape = jnp.broadcast_shapes(*shapes)
+    led = [array if has else array[None] for array, has in zip(rays, batched[1:], strict=True)]
+    shape = jnp.broadcast_shapes(*(array.shape[1:] for array in led))
     whole = []
-    for array, has in zip(rays, batched[1:], strict=True):
-        own = array.shape[1:] if has else array.shape
-        lead = (size,) if has else (1,)
-        spread = array.reshape(*lead, *(1,) * (len(shape) - len(own)), *own)
+    for array in led:
+        lead, *own = array.shape
+        spread = array.reshape(lead, *(1,) * (len(shape) - len(own)), *own)
         whole.append(jnp.broadcast_to(spread, (size, *shape)))
     return _cast(table, *whole), (True, True)

@@ -109,10 +109,10 @@ def _solid(floor: Floor) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
 
 def _stairs(places: Places) -> NDArray[np.float64]:
     """Hazards as rectangles x, y, x, y in metres from the map's corner: runs of hazard cells."""
-    rows = places.cells.shape[0]
+    cells = places.grid.cells
     zones: list[tuple[int, int, int, int]] = []
-    for row, line in enumerate(places.cells == HAZARD):
-        low = rows - 1 - row
+    for row, line in enumerate(cells == HAZARD):
+        low = cells.shape[0] - 1 - row
         edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
         for west, east in edges.reshape(-1, 2).tolist():
             above = [zone for zone in zones if zone[:3] == (west, low + 1, east)]
