@@ -13,8 +13,7 @@ more bits of the observation then say which start, or which lock, it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -176,11 +175,7 @@ def _pay(layer: int, kind: int, to: int, horizon: int) -> float:
     return {(2, 3): 1.0, (1, 1): -1.0 / horizon}.get((kind, to), 0.0)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["clean", "mixing", "noise", "rotations"],
-    meta_fields=["random_bits"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LockEmission:
     """x = H · perm(v_s ⊕ bits + noise): one-hot type and layer, hidden in a Hadamard mixture."""
@@ -192,7 +187,7 @@ class LockEmission:
     noise: jax.Array
     rotations: jax.Array
     """Orthogonal matrices of further layers x ← tanh(x·R), [depth, d, d]."""
-    random_bits: int
+    random_bits: int = field(metadata={"static": True})
     """How many fair random bits stand behind the code (0 unless the Bernoulli block is on)."""
 
     @property

@@ -8,8 +8,7 @@ The paper's map is lost: this one is made so that plans for η = 0 and for η �
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -134,7 +133,7 @@ def lava_simulator(text: str, *, horizon: int | None = None) -> AbstractSimulato
     return far.with_horizon(horizon)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["look", "pictures"], meta_fields=["noise"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PictureEmission:
     """x = the picture of the state, uint8 [56, 56, 3], with noise where it shows nothing."""
@@ -143,7 +142,7 @@ class PictureEmission:
     """Which picture each state looks like, int32 [S]; states with one number look alike."""
     pictures: jax.Array
     """uint8 [pictures, 56, 56, 3]; with noise, 0 marks pixels that are drawn anew every time."""
-    noise: bool
+    noise: bool = field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -49,11 +48,7 @@ class BuildingEpisode(NamedTuple):
     """Red, green and blue of who stands there [3]."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["spots", "kinds", "enters", "chance"],
-    meta_fields=["stay", "pixel"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BuildingDays:
     """Draws episodes; a pytree."""
@@ -66,9 +61,9 @@ class BuildingDays:
     """The spot that an action leads onto, int32 [S, A]; −1: none."""
     chance: jax.Array
     """Of an episode with somebody in the way."""
-    stay: int
+    stay: int = field(metadata={"static": True})
     """The action that happens where somebody is in the way."""
-    pixel: float
+    pixel: float = field(metadata={"static": True})
     """Metres."""
 
     def draw(self, key: jax.Array) -> BuildingEpisode:

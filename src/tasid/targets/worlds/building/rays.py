@@ -11,7 +11,6 @@ within twenty. What is met, and where, is the same: up to float32, about 10‚Åª‚Å
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -40,7 +39,7 @@ class Hits(NamedTuple):
     """Did it meet a pixel's side that is parallel to y?"""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["table"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RayMap:
     """A map to cast rays on. Points are in pixels, x to the right and y up from its corner."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +25,7 @@ from tasid.targets.worlds.route import layout_of
 SENSORS = ("lidar", "camera", "both")
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["camera", "lidar"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BothEmission:
     """x = picture and ranges, uint8 [64 + ⌈beams / 64⌉, 64, 3]: the ranges are rows below it.
