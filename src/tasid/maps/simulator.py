@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasid.files import read_artifact, write_artifact
 from tasid.maps.layout import GridLayout
 from tasid.maps.origin import Origin
-from tasid.maps.size import MOST_STEPS
+from tasid.maps.size import MOST_STEPS, is_whole
 
 if TYPE_CHECKING:
     from tasid.maps.sources.functions import Step
@@ -277,7 +277,7 @@ class AbstractSimulator:
 
 
 def _checked_horizon(horizon: int) -> int:
-    if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)):
+    if not is_whole(horizon):
         raise SimulatorError(f"horizon: {horizon!r} is not a whole number")
     if horizon < 1:
         raise SimulatorError(f"horizon: {horizon} is below 1; an episode has at least one step")

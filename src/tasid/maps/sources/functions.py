@@ -11,6 +11,7 @@ import numpy as np
 
 from tasid.maps.origin import Origin
 from tasid.maps.simulator import AbstractSimulator
+from tasid.maps.size import is_whole
 from tasid.maps.sources.trouble import MapError, finite
 
 Step = Callable[[Any, Any], Any]
@@ -154,7 +155,7 @@ class _Exploration:
 
 
 def _checked_actions(actions: Any) -> Sequence[Any]:
-    if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+    if is_whole(actions):
         actions = range(int(actions))
     if not hasattr(actions, "__len__"):
         raise MapError(f"actions: {actions!r} is neither a number of actions nor a list of them")

@@ -16,6 +16,8 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from PIL import Image
 
+from tasid.maps.size import is_whole
+
 SMALLEST_PICTURE = 20
 """Rows and columns below this are no picture for convolutions: such boxes become vectors."""
 MOST_NUMBERS = 1 << 20
@@ -140,8 +142,7 @@ def _size(resize: Any) -> tuple[int, int] | None:
     if resize is None:
         return None
     pair = resize if isinstance(resize, (tuple, list)) else (resize, resize)
-    whole = [isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair]
-    if len(pair) != 2 or not all(whole) or min(pair) < 1:
+    if len(pair) != 2 or not all(map(is_whole, pair)) or min(pair) < 1:
         raise ValueError(f"resize: {resize!r} is neither a number of pixels nor (rows, columns)")
     return int(pair[0]), int(pair[1])
 

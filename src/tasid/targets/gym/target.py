@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator
+from tasid.maps.size import is_whole
 from tasid.maps.sources.toy_text import from_toy_text
 from tasid.maps.sources.trouble import MapError, MapWarning
 from tasid.targets.gym.lanes import Lanes, LaneViews
@@ -211,8 +212,7 @@ def check_horizon(horizon: int | None, limit: int | None, name: str) -> None:
     """Refuse episodes that the environment would cut off."""
     if horizon is None:
         return
-    whole: Any = horizon
-    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+    if not is_whole(horizon) or horizon < 1:
         raise ValueError(f"horizon: {horizon!r} is not a whole number of steps, 1 or more")
     if limit is not None and horizon > limit:
         raise ValueError(

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from tasid.maps.size import is_whole
 from tasid.maps.sources.gym_id import GYM, make_by_id
 from tasid.targets.gym.lane import LaneMaker
 from tasid.targets.gym.lanes import Lanes, Timeouts
@@ -226,8 +227,7 @@ def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:
 
 def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool | str) -> None:
     for name, number, least in (("num_envs", num_envs, 1), ("retries", retries, 0)):
-        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-        if not whole or number < least:
+        if not is_whole(number) or number < least:
             raise ValueError(f"{name}: {number!r} is not a whole number, {least} or more")
         if number > _MOST:
             raise ValueError(f"{name}: {number} is above {_MOST}")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from tasid.maps import AbstractSimulator, PerturbedMDP, perturb
-from tasid.maps.size import refuse_larger
+from tasid.maps.size import is_whole, refuse_larger
 from tasid.targets.block import BlockMDP, block_mdp
 
 NAME = "combination-lock"
@@ -261,7 +261,7 @@ def _check_options(
 
 
 def _check_starts(starts: Any, layout: str, num_actions: int) -> None:
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+    if not is_whole(starts) or starts < 1:
         raise ValueError(f"starts: {starts!r} is not a whole number of 1 or more")
     if layout not in LAYOUTS:
         raise ValueError(f"layout: {layout!r} is none of {', '.join(LAYOUTS)}")

@@ -17,6 +17,7 @@ import numpy as np
 
 from tasid.maps import AbstractSimulator, perturb
 from tasid.maps.layout import GridLayout
+from tasid.maps.size import is_whole
 from tasid.targets.aliasing import looks_of
 from tasid.targets.block import BlockMDP, block_mdp
 from tasid.targets.worlds.counter_hash import random_bits
@@ -96,12 +97,8 @@ def lava_map(*, height: int = 11, width: int = 7, starts: int = 1) -> str:
     Wider maps repeat the middle column, which does no harm up to 10; beyond that, so much looks
     alike that even a perfect model gets lost.
     """
-    sizes: list[tuple[str, Any, int]] = [
-        ("height", height, LEAST_HEIGHT),
-        ("width", width, LEAST_WIDTH),
-    ]
-    for name, size, least in sizes:
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
+    for name, size, least in (("height", height, LEAST_HEIGHT), ("width", width, LEAST_WIDTH)):
+        if not is_whole(size) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
         if size > _LARGEST:
             raise ValueError(f"{name}: {size} is above {_LARGEST} cells")

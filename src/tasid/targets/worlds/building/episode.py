@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -132,11 +131,9 @@ def _spots(sim: AbstractSimulator) -> NDArray[np.int64]:
     layout = layout_of(sim)
     route = route_states(robust_dp(sim, eta=ROUTE_ETA))
     met = list(dict.fromkeys(map(tuple, layout.positions[route].tolist())))
-    kept = []
     margin = max(min(_MARGIN, len(met) // 4), 1)
-    for place in met[margin:-margin]:
-        if layout.cells[place] == FREE and _can_pass(sim, layout, place):
-            kept.append(place)
+    free = [place for place in met[margin:-margin] if layout.cells[place] == FREE]
+    kept = [place for place in free if _can_pass(sim, layout, place)]
     chosen = kept[:: max(-(-len(kept) // _SPOTS), 1)]
     return np.array(chosen, dtype=np.int64).reshape(-1, 2)
 
@@ -156,18 +153,14 @@ def _can_pass(sim: AbstractSimulator, layout: GridLayout, place: tuple[int, ...]
 
 def worlds_with(world: PerturbedMDP, days: BuildingDays) -> Worlds:
     """The latent MDP of each circumstance that matters, and its probability."""
-    return tuple(_worlds(world, days))
-
-
-def _worlds(world: PerturbedMDP, days: BuildingDays) -> Iterator[tuple[float, PerturbedMDP]]:
-    chance, spots = float(days.chance), days.spots.shape[0]
-    yield 1.0 - chance, world
-    if chance == 0.0:
-        return
-    enters = np.asarray(days.enters)
-    for spot, kind in enumerate(np.asarray(days.kinds).tolist()):
+    chance, enters = float(days.chance), np.asarray(days.enters)
+    kinds = np.asarray(days.kinds).tolist() if chance else []
+    found = [(1.0 - chance, world)]
+    for spot, kind in enumerate(kinds):
         stuck = (enters == spot) * (1.0 - GIVES_WAY[kind])
-        yield chance / spots, PerturbedMDP(world.simulator, _moved(world.xi, stuck, days.stay))
+        hindered = PerturbedMDP(world.simulator, _moved(world.xi, stuck, days.stay))
+        found.append((chance / len(kinds), hindered))
+    return tuple(found)
 
 
 def _moved(xi: NDArray[np.float64], stuck: NDArray[np.float64], stay: int) -> NDArray[np.float64]:
