@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from tasid.maps.layout import FREE
+from tasid.maps.layout import FREE, centres_of
 from tasid.maps.sources.lattice import Lattice, Pixels, clearance, grown, lattice
 from tasid.maps.sources.map_server import OccupancyMap
 
@@ -271,11 +271,11 @@ class _Trials:
 def _door(
     gap: _Gap, picture: OccupancyMap, radius: float, size: float | None, smaller: float | None
 ) -> LostDoor:
-    row, column = gap.pixel
     pixel = picture.resolution
+    x, y = centres_of(*gap.pixel, picture.pixels.shape[0], pixel, picture.corner).tolist()
     return LostDoor(
-        x=picture.corner[0] + (column + 0.5) * pixel,
-        y=picture.corner[1] + (picture.pixels.shape[0] - row - 0.5) * pixel,
+        x=x,
+        y=y,
         # From the centre of one wall pixel to the other's, less the halves of both.
         width=(2 * gap.clear - 1) * pixel,
         fits=gap.clear * pixel > radius,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tasid.maps.layout import FREE, UNKNOWN, WALL
+from tasid.maps.layout import FREE, UNKNOWN, WALL, centres_of
 from tasid.maps.sources.grid import COMPASS
 from tasid.maps.sources.map_server import OccupancyMap
 from tasid.maps.sources.reach import beside, components
@@ -48,8 +48,7 @@ class Lattice:
     def centres(self, places: NDArray[np.integer]) -> NDArray[np.float64]:
         """x and y of the centres at these rows and columns [n, 2], in metres."""
         row, column = np.asarray(places, dtype=np.float64).reshape(-1, 2).T
-        x = self.corner[0] + (column + 0.5) * self.size
-        return np.stack([x, self.corner[1] + (self.cells.shape[0] - row - 0.5) * self.size], axis=1)
+        return centres_of(row, column, self.cells.shape[0], self.size, self.corner)
 
     def areas(self) -> NDArray[np.int32]:
         """Numbers from 1 of places that moves connect [rows, columns]; 0 is no free place."""

@@ -141,10 +141,8 @@ class PictureEmission:
     """uint8 [pictures, 56, 56, 3]; with noise, 0 marks pixels that are drawn anew every time."""
     noise: bool = field(metadata={"static": True})
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return PICTURE
+    shape = PICTURE
+    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
         """Draw x ~ q(· | state)."""

@@ -48,10 +48,8 @@ class CameraEmission:
     """Hazards on the floor as x, y, x, y in pixels, float32 [n, 4]."""
     grain: int = field(default=_GRAIN, metadata={"static": True})
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return PICTURE
+    shape = PICTURE
+    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """Draw x ~ q(· | state) in this episode."""
