@@ -17,7 +17,7 @@ from tasid.targets.rollout import trace
 from tasid.targets.streams import DIAGNOSIS
 from tasid.targets.target import episode_keys, seed_key
 from tasid.targets.worlds.building.floor import DEPTH, LENGTH, office_floor
-from tasid.targets.worlds.building.places import layout_of, route_steps
+from tasid.targets.worlds.route import layout_of, route_steps
 
 SMALL = """\
 ##########

@@ -22,8 +22,8 @@ from tasid.targets.worlds.lava_crossing import (
     lava_map,
     lava_simulator,
     pixel_noise,
-    route_length,
 )
+from tasid.targets.worlds.route import route_steps
 
 HEIGHTS = (10, 11, 20, 100)
 ELEVEN = """\
@@ -68,8 +68,8 @@ def test_routes_and_horizon(height):
     sim = lava_simulator(lava_map(height=height))
     assert sim.horizon == 36
     top, bottom = plan_for(sim, 0.0), plan_for(sim, 0.1)
-    assert route_length(top) == 8
-    assert route_length(bottom) == 12
+    assert route_steps(top) == 8
+    assert route_steps(bottom) == 12
     rows = {plan.eta: [step.state[1] for step in plan.route()[:13]] for plan in (top, bottom)}
     assert min(rows[0.0]) == 2
     assert max(rows[0.0]) <= 4
@@ -78,7 +78,7 @@ def test_routes_and_horizon(height):
     assert plan_for(sim, 0.0).start_value == pytest.approx(1 - 7 * 0.01)
     assert plan_for(sim, 0.005).route() != top.route()
     for eta in (0.0125, 0.05):
-        assert route_length(plan_for(sim, eta)) == 12
+        assert route_steps(plan_for(sim, eta)) == 12
     assert sim.states[sim.start] == (1, 4, "E")
 
 

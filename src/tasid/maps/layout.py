@@ -90,11 +90,7 @@ class GridLayout:
         row, column = self.positions[np.asarray(states)].T.astype(np.float64)
         if self.corner is None:
             return np.stack([column, row], axis=1)
-        x, y = self.corner
-        rows = self.cells.shape[0]
-        return np.stack(
-            [x + (column + 0.5) * self.cell_size, y + (rows - row - 0.5) * self.cell_size], axis=1
-        )
+        return centres_of(row, column, self.cells.shape[0], self.cell_size, self.corner)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The named arrays that, with `metadata`, make up the layout on disk."""
@@ -127,6 +123,14 @@ class GridLayout:
             )
         except (KeyError, TypeError, IndexError) as error:
             raise LayoutError(f"layout: the stored one is incomplete ({error!r})") from None
+
+
+def centres_of(
+    row: Any, column: Any, rows: int, size: float, corner: tuple[float, float]
+) -> NDArray[np.float64]:
+    """x and y, [n, 2], of the middle of squares of this size, row 0 of so many on top."""
+    x, y = corner
+    return np.stack([x + (column + 0.5) * size, y + (rows - row - 0.5) * size], axis=-1)
 
 
 def _check(

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasid.files import read_artifact, write_artifact
 from tasid.maps.layout import GridLayout
 from tasid.maps.origin import Origin
-from tasid.maps.size import MOST_STEPS
+from tasid.maps.size import MOST_STEPS, is_whole
 
 if TYPE_CHECKING:
     from tasid.maps.sources.functions import Step
@@ -144,29 +144,26 @@ class AbstractSimulator:
                 f"horizon: {horizon} for a map that was explored {explored} steps far; "
                 "make it again from its source with the longer horizon"
             )
-        return AbstractSimulator(
-            self.successor,
-            self.reward,
-            horizon=horizon,
-            start=self.starts.tolist(),
-            start_probabilities=self.start_probabilities.tolist(),
-            states=self.labels,
-            origin=self.origin,
-        )
+        return self.replaced(horizon=horizon)
 
     def with_start(
         self, start: int | Sequence[int], start_probabilities: Sequence[float] | None = None
     ) -> AbstractSimulator:
         """The same map for episodes that begin elsewhere."""
-        return AbstractSimulator(
-            self.successor,
-            self.reward,
-            horizon=self.horizon,
-            start=start,
-            start_probabilities=start_probabilities,
-            states=self.labels,
-            origin=self.origin,
-        )
+        return self.replaced(start=start, start_probabilities=start_probabilities)
+
+    def replaced(self, **parts: Any) -> AbstractSimulator:
+        """The same map with some of what it was made of replaced, and validated again."""
+        own = {
+            "successor": self.successor,
+            "reward": self.reward,
+            "horizon": self.horizon,
+            "start": self.starts,
+            "start_probabilities": self.start_probabilities,
+            "states": self.labels,
+            "origin": self.origin,
+        }
+        return AbstractSimulator(**{**own, **parts})
 
     @staticmethod
     def from_toy_text(
@@ -274,13 +271,13 @@ class AbstractSimulator:
             horizon=horizon,
             start=starts,
             start_probabilities=probabilities,
-            states=None if labels is None else [_label_from_json(x) for x in labels],
+            states=None if labels is None else [as_label(x) for x in labels],
             origin=None if origin is None else Origin.from_parts(origin, arrays),
         )
 
 
 def _checked_horizon(horizon: int) -> int:
-    if isinstance(horizon, bool) or not isinstance(horizon, (int, np.integer)):
+    if not is_whole(horizon):
         raise SimulatorError(f"horizon: {horizon!r} is not a whole number")
     if horizon < 1:
         raise SimulatorError(f"horizon: {horizon} is below 1; an episode has at least one step")
@@ -391,8 +388,9 @@ def _label_to_json(label: Hashable) -> Any:
     )
 
 
-def _label_from_json(label: Any) -> Hashable:
-    return tuple(_label_from_json(part) for part in label) if isinstance(label, list) else label
+def as_label(stored: Any) -> Hashable:
+    """A label from what a file holds, where tuples are lists."""
+    return tuple(as_label(part) for part in stored) if isinstance(stored, list) else stored
 
 
 def check_map(simulator: AbstractSimulator) -> None:

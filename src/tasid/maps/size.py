@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
+
+import numpy as np
 
 MOST_BYTES = 2**33
 """Of one table; 8 GiB."""
@@ -12,6 +15,11 @@ MOST_STEPS = 1_000_000
 
 class SizeError(ValueError):
     """A table that would be too large, told before it is made."""
+
+
+def is_whole(number: Any) -> bool:
+    """Is it a whole number, Python's or NumPy's? True and False are none."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 def refuse_larger(name: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -46,19 +45,7 @@ class Circumstances(Protocol):
         """What happens in them instead of an action that would have happened."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=[
-        "successor",
-        "reward",
-        "outcome",
-        "starts",
-        "start_outcome",
-        "emission",
-        "circumstances",
-    ],
-    meta_fields=["horizon"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BlockTarget(Target):
     """The oracle: latent tables and an emission, reachable only by acting."""
@@ -73,7 +60,7 @@ class BlockTarget(Target):
     start_outcome: jax.Array
     """Possible start states [N], and their probabilities summed up."""
     emission: Any
-    horizon: int
+    horizon: int = field(metadata={"static": True})
     circumstances: Any = None
 
     traceable = True

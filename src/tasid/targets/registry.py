@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
+from tasid.maps.size import is_whole
 from tasid.maps.sources.gym_id import GYM
 from tasid.targets.block import BlockMDP
 from tasid.targets.target import check_seed
@@ -17,7 +18,6 @@ from tasid.targets.worlds.building import world as building
 if TYPE_CHECKING:
     from tasid.targets.gym.target import GymTarget
 
-_WHOLE, _REAL = (int, np.integer), (float, np.floating)
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -58,17 +58,15 @@ def _check_kind(option: str, value: Any, hint: Any) -> None:
     kinds = get_args(hint) or (hint,)
     if any(kind not in _KINDS for kind in kinds):
         return  # the builder's own to check
-    if value is None and type(None) in kinds:
-        return
-    number = isinstance(value, _WHOLE) and not isinstance(value, bool)
-    for kind in kinds:
-        if (kind is int and number) or (kind in (bool, str) and isinstance(value, kind)):
-            break
-        if kind is bool and number and value in (0, 1):
-            break
-        if kind is float and (number or isinstance(value, _REAL)):
-            break
-    else:
+    number = is_whole(value)
+    fits = {
+        int: number,
+        float: number or isinstance(value, (float, np.floating)),
+        bool: isinstance(value, bool) or (number and value in (0, 1)),
+        str: isinstance(value, str),
+        type(None): value is None,
+    }
+    if not any(fits[kind] for kind in kinds):
         wanted = " or ".join(_KINDS[kind] for kind in kinds if kind is not type(None))
         raise ValueError(f"{option}: {value!r:.80} is not {wanted}")
     if option == "seed":

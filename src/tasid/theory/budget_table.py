@@ -25,6 +25,7 @@ from tasid.theory import (
     outcome_factor,
     start_budget,
 )
+from tasid.theory.decoding import resolved_union
 
 PAPER_SEEDS: dict[int, tuple[float, ...]] = {
     5: (10_000, 9_000, 12_000, 10_000, 11_000),
@@ -126,15 +127,11 @@ def budget_table(question: Question) -> dict[str, Any]:
     setting = question.setting
     printed = decoding_budget(setting, epsilon=question.epsilon)
     return {
-        "horizon": setting.horizon,
-        "actions": setting.actions,
-        "eta": setting.eta,
+        **_parts(setting, "horizon", "actions", "eta"),
         "epsilon": question.epsilon,
-        "delta": setting.delta,
-        "log_class_size": setting.log_class_size,
+        **_parts(setting, "delta", "log_class_size"),
         "return_range": float(setting.range),
-        "n_decode": printed.n_decode,
-        "n_total": printed.n_total,
+        **_parts(printed, "n_decode", "n_total"),
         "readings": list(_readings(question)),
         "outcome": list(_outcomes(question)),
         "starts": list(_starts(question)),
@@ -173,54 +170,39 @@ def practice(setting: Setting) -> dict[str, Any]:
 
 
 def _readings(question: Question) -> Iterator[dict[str, Any]]:
+    setting, epsilon = question.setting, question.epsilon
     for reading in get_args(Reading):
-        own = decoding_budget(question.setting, epsilon=question.epsilon, reading=reading).union
         for union in (False, True):
-            found = decoding_budget(
-                question.setting, epsilon=question.epsilon, reading=reading, union=union
-            )
-            yield {
-                "reading": reading,
-                "union": union,
-                "stated": union == own,
-                "n_decode": found.n_decode,
-                "n_total": found.n_total,
-                "n_paper": found.n_paper,
-            }
+            found = decoding_budget(setting, epsilon=epsilon, reading=reading, union=union)
+            stated = union == resolved_union(reading, None)
+            counts = _parts(found, "n_decode", "n_total", "n_paper")
+            yield {"reading": reading, "union": union, "stated": stated, **counts}
 
 
 def _outcomes(question: Question) -> Iterator[dict[str, Any]]:
-    if question.exploration is None:
+    setting, explored = question.setting, question.exploration
+    if explored is None:
         return
     for union in (False, True):
-        found = outcome_budget(
-            question.setting, question.exploration, epsilon=question.epsilon, union=union
-        )
+        found = outcome_budget(setting, explored, epsilon=question.epsilon, union=union)
         yield {
-            "outcomes": question.exploration.outcomes,
-            "weight": question.exploration.weight,
-            "factor": outcome_factor(question.exploration, eta=question.setting.eta),
-            "union": union,
-            "n_decode": found.n_decode,
-            "n_total": found.n_total,
-            "ratio": found.ratio,
+            **_parts(explored, "outcomes", "weight"),
+            "factor": outcome_factor(explored, eta=setting.eta),
+            **_parts(found, "union", "n_decode", "n_total", "ratio"),
         }
 
 
 def _starts(question: Question) -> Iterator[dict[str, Any]]:
     if question.start is None:
         return
+    counts = ("n_learn", "n_test", "n_cluster", "n_total")
     for reading in get_args(StartReading):
         found = start_budget(question.start, epsilon=question.epsilon, reading=reading)
-        yield {
-            "reading": reading,
-            "n_learn": found.n_learn,
-            "n_test": found.n_test,
-            "n_cluster": found.n_cluster,
-            "n_total": found.n_total,
-            "suboptimality": found.suboptimality,
-            "failure": found.failure,
-        }
+        yield _parts(found, "reading", *counts, "suboptimality", "failure")
+
+
+def _parts(found: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
 
 
 def _finite(count: float) -> int | None:

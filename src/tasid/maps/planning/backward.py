@@ -7,7 +7,8 @@ maps have `tasid.maps.planning.fused` for the two that matter most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +33,11 @@ def backward(
     *,
     frontier: Frontier | None = None,
     keep: bool = False,
-) -> tuple[float, NDArray[np.float64] | None]:
-    """Sweep h = H−1 … 0; return the value at the start and, if `keep`, V as [H+1, S].
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Sweep h = H−1 … 0; return V_0 [S] and, if `keep`, V for all h as [H+1, S].
 
-    With a `frontier` only those states are touched; kept values are NaN elsewhere.
+    With a `frontier` only those states are touched; kept values are NaN elsewhere, and V_0 means
+    nothing there.
     """
     rows_at: Sequence[Rows] = [ALL] * sim.horizon if frontier is None else frontier
     value = np.zeros(sim.num_states)
@@ -49,7 +51,7 @@ def backward(
         value[rows] = new
         if kept is not None:
             kept[h][rows] = new
-    return start_value(sim, value), kept
+    return value, kept
 
 
 def start_value(sim: AbstractSimulator, value: NDArray[np.float64]) -> float:
@@ -95,7 +97,14 @@ def frontier_when_cheaper(sim: AbstractSimulator, *, force: bool | None = None) 
     first = None if force else _in_order_of_distance(sim)
     if first is not None:
         return first
-    return _exact_frontier(sim, cells if force is None else None)
+    frontier: list[NDArray[np.intp]] = []
+    touched = 0
+    for rows in islice(_layers(sim), sim.horizon):
+        frontier.append(rows)
+        touched += rows.size
+        if force is None and 3 * touched > cells:
+            return None
+    return frontier
 
 
 def reachable(sim: AbstractSimulator) -> Frontier:
@@ -134,25 +143,16 @@ def _in_order_of_distance(sim: AbstractSimulator) -> list[slice] | None:
     return rows
 
 
-def _exact_frontier(sim: AbstractSimulator, cells: int | None) -> list[NDArray[np.intp]] | None:
-    """Step by step; given the number of all pairs, None as soon as it is too large to pay."""
+def layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
+    """The states reachable at step 0, 1, …, H."""
+    return list(_layers(sim))
+
+
+def _layers(sim: AbstractSimulator) -> Iterator[NDArray[np.intp]]:
     rows = np.unique(sim.starts).astype(np.intp)
-    frontier: list[NDArray[np.intp]] = []
-    touched = 0
+    yield rows
     for h in range(sim.horizon):
-        frontier.append(rows)
-        touched += rows.size
-        if cells is not None and 3 * touched > cells:
-            return None
         reached = np.zeros(sim.num_states, dtype=bool)
         reached[sim.successor_at(h)[rows]] = True
         rows = np.flatnonzero(reached)
-    return frontier
-
-
-def layers(sim: AbstractSimulator) -> list[NDArray[np.intp]]:
-    """The states reachable at step 0, 1, …, H."""
-    frontier = _exact_frontier(sim, None)
-    assert frontier is not None, "asked for whatever it costs"
-    last = np.unique(sim.successor_at(sim.horizon - 1)[frontier[-1]])
-    return [*frontier, last.astype(np.intp)]
+        yield rows

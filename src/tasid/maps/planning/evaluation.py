@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.maps.planning.backward import (
+    Combine,
     Frontier,
     Rows,
     backward,
@@ -47,12 +48,15 @@ def policy_value(mdp: AbstractSimulator | PerturbedMDP, policy: AbstractPolicy) 
         return _along_routes(sim, table)
 
     def follow(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
-        step = table[h][rows]
-        if isinstance(mdp, PerturbedMDP):
-            q = _through(mdp.xi_at(h)[rows], q)
-        return _chosen(step, q)
+        if isinstance(mdp, PerturbedMDP):  # E[Q(s, a') | command a]
+            q = np.einsum("sab,bs->as", mdp.xi_at(h)[rows], q)
+        return _chosen(table[h][rows], q)
 
-    return backward(sim, follow, frontier=frontier_when_cheaper(sim))[0]
+    return _swept_value(sim, follow)
+
+
+def _swept_value(sim: AbstractSimulator, combine: Combine) -> float:
+    return start_value(sim, backward(sim, combine, frontier=frontier_when_cheaper(sim))[0])
 
 
 def _along_routes(sim: AbstractSimulator, actions: NDArray[Any]) -> float:
@@ -86,30 +90,18 @@ def best_case_value(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: floa
     perturbation may move it moves, in every state, to the action that pays most.
     """
     table, eta = policy_table(sim, policy), checked_eta(eta)
-
-    def favour(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
-        value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.max(axis=0)
-        return value
-
-    return backward(sim, favour, frontier=frontier_when_cheaper(sim))[0]
+    return _swept_value(
+        sim,
+        lambda h, rows, q: (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.max(axis=0),
+    )
 
 
 def return_range(sim: AbstractSimulator) -> tuple[float, float]:
     """The smallest and the largest return of any episode: any actions, from any start."""
     frontier = frontier_when_cheaper(sim)
-    first = np.empty(sim.num_states)
-
-    def extremes(choose: Callable[..., Any]) -> NDArray[np.float64]:
-        def sweep(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
-            value: NDArray[np.float64] = choose(q, axis=0)
-            if h == 0:
-                first[rows] = value
-            return value
-
-        backward(sim, sweep, frontier=frontier)
-        return first[sim.starts]
-
-    return float(extremes(np.min).min()), float(extremes(np.max).max())
+    least, _ = backward(sim, lambda h, rows, q: q.min(axis=0), frontier=frontier)
+    most, _ = backward(sim, lambda h, rows, q: q.max(axis=0), frontier=frontier)
+    return float(least[sim.starts].min()), float(most[sim.starts].max())
 
 
 def worst_case(sim: AbstractSimulator, policy: AbstractPolicy, *, eta: float) -> PerturbedMDP:
@@ -176,14 +168,12 @@ def certify(plan: RobustPlan | ThriftyPlan) -> Certificate:
     if worth_compiling(nature_step, sim, frontier):
         return _fused_certificate(sim, table, eta, windowed(sim, frontier))
     lower, nature = _against_nature(sim, table, eta)
-
-    def best_response(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
-        trembled = np.take_along_axis(q, nature[h][rows][None].astype(np.intp), axis=0)[0]
-        best: NDArray[np.float64] = (1.0 - eta) * q.max(axis=0) + eta * trembled
-        return best
-
-    upper, _ = backward(sim, best_response, frontier=frontier)
-    return Certificate(lower, upper)
+    upper, _ = backward(
+        sim,
+        lambda h, rows, q: (1.0 - eta) * q.max(axis=0) + eta * _chosen(nature[h][rows], q),
+        frontier=frontier,
+    )
+    return Certificate(lower, start_value(sim, upper))
 
 
 def _fused_certificate(
@@ -257,12 +247,6 @@ def _chosen(step: NDArray[Any], q: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.take_along_axis(q, step[None].astype(np.intp), axis=0)[0]
 
 
-def _through(xi: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """E[Q(s, a') | command a] as [A, n]."""
-    seen: NDArray[np.float64] = np.einsum("sab,bs->as", xi, q)
-    return seen
-
-
 def _against_nature(
     sim: AbstractSimulator, table: NDArray[Any], eta: float
 ) -> tuple[float, NDArray[Any]]:
@@ -272,16 +256,16 @@ def _against_nature(
     if table.ndim == 2 and worth_compiling(nature_step, sim, frontier):
         step = nature_step(sim.num_actions)
         programme = Programme(step, lambda h: (eta, table[h], nature[h]))
-        [(after, _)] = fused_backward(sim, [programme], frontier=frontier)
-        return start_value(sim, after), nature
+        [(first, _)] = fused_backward(sim, [programme], frontier=frontier)
+        return start_value(sim, first), nature
 
     def respond(h: int, rows: Rows, q: NDArray[np.float64]) -> NDArray[np.float64]:
         nature[h, rows] = q.argmin(axis=0)
         value: NDArray[np.float64] = (1.0 - eta) * _chosen(table[h][rows], q) + eta * q.min(axis=0)
         return value
 
-    value, _ = backward(sim, respond, frontier=frontier)
-    return value, nature
+    first, _ = backward(sim, respond, frontier=frontier)
+    return start_value(sim, first), nature
 
 
 def _action_type(sim: AbstractSimulator) -> np.dtype[Any]:

@@ -207,7 +207,7 @@ def in_words(changes: tuple[Change, ...], eta: float) -> str:
         return f"The route is the same for η = {', '.join(most)} and {last}."
     if eta == 0:
         return f"The route {_told(changes, top)}"
-    told = f"{_told(below, eta)}" if below else f"stays the same up to η = {eta:g}."
+    told = _told(below, eta) if below else f"stays the same up to η = {eta:g}."
     if above:
         told += f" Above η = {eta:g} it {_told(above, top)}"
     return f"The route {told}"

@@ -189,34 +189,27 @@ def _mdp_membership(
             low = np.array([pay[member == o].min() for o in range(len(outcomes))])
             high = np.array([pay[member == o].max() for o in range(len(outcomes))])
             for a in range(actions):
-                mass = transition[h, s, a, outcomes].copy()
-                why = _row_problem(
-                    mass,
-                    transition[h, s, a],
-                    reward[h, s, a],
-                    pay[a],
-                    int(member[a]),
-                    low,
-                    high,
-                    eta,
-                    atol,
-                )
+                row, own = transition[h, s, a], (int(member[a]), pay[a])
+                why = _row_problem(row, reward[h, s, a], own, (outcomes, low, high), eta, atol)
                 if why:
                     return Membership(False, (h, s, a), why)
     return Membership(True)
 
 
 def _row_problem(
-    mass: NDArray[np.float64],
     row: NDArray[np.float64],
     reward: float,
-    own_pay: float,
-    own: int,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
+    intended: tuple[int, float],
+    outcomes: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]],
     eta: float,
     atol: float,
 ) -> str:
+    """What is wrong with T' and R' of a command, which has an outcome of its own and its pay.
+
+    Outcomes are their successors, and what their actions pay least and most.
+    """
+    (own, own_pay), (successors, low, high) = intended, outcomes
+    mass = row[successors]
     if not ((row >= -atol).all() and abs(row.sum() - 1.0) <= atol):
         return "T' is not a probability distribution"
     if abs(mass.sum() - 1.0) > atol:

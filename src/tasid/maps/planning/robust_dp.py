@@ -37,8 +37,8 @@ from tasid.maps.planning.window import windowed
 from tasid.maps.simulator import AbstractSimulator, check_map
 from tasid.maps.size import refuse_larger
 
-_Found = tuple[float, NDArray[np.float64] | None]
-"""Ṽ at the start and, if kept, Ṽ for all h."""
+_Found = tuple[NDArray[np.float64], NDArray[np.float64] | None]
+"""Ṽ_0 and, if kept, Ṽ for all h."""
 
 _LARGE = 500_000
 """With so many states, fetching a row of the tables costs about as much as using it."""
@@ -135,18 +135,23 @@ def robust_plans(
     each = kind.itemsize * len(levels)
     refuse_larger("horizon", shape[1:], each, "plan for fewer steps, or on fewer states")
     actions = np.zeros(shape, dtype=kind)
-    frontier = narrow = frontier_when_cheaper(simulator, force=reachable_only)
+    frontier = reached = frontier_when_cheaper(simulator, force=reachable_only)
     together = len(levels) > 1 and _sharing_pays(simulator)
     step = max_min_steps if together else max_min_step
     if not worth_compiling(step, simulator, frontier, len(levels)):
-        sweep = _in_numpy
+        found = [
+            backward(simulator, _max_min(eta, plan), frontier=frontier, keep=keep_values)
+            for eta, plan in zip(levels, actions, strict=True)
+        ]
     else:
-        sweep = _together if together else _one_by_one
-        narrow = frontier if keep_values or reachable_only else windowed(simulator, frontier)
-    found = sweep(simulator, levels, actions, narrow, keep_values)
+        if not (keep_values or reachable_only):
+            frontier = windowed(simulator, reached)
+        programmes = _programmes(simulator, levels, actions, together)
+        found = _compiled(simulator, programmes, frontier, keep_values)
+    pairs = swept(simulator, reached)
     return tuple(
-        RobustPlan(simulator, eta, plan, value, values, swept(simulator, frontier))
-        for eta, plan, (value, values) in zip(levels, actions, found, strict=True)
+        RobustPlan(simulator, eta, plan, start_value(simulator, first), values, pairs)
+        for eta, plan, (first, values) in zip(levels, actions, found, strict=True)
     )
 
 
@@ -160,53 +165,30 @@ def _sharing_pays(sim: AbstractSimulator) -> bool:
     return sim.num_states >= _LARGE and bool(np.median(distance) <= _NEAR)
 
 
-def _together(
-    sim: AbstractSimulator,
-    etas: list[float],
-    actions: NDArray[Any],
-    frontier: Frontier | None,
-    keep: bool,
+def _programmes(
+    sim: AbstractSimulator, etas: list[float], actions: NDArray[Any], together: bool
+) -> list[Programme]:
+    """Algorithm 1 for each η, or for all η `together`; they write ρ into `actions`."""
+    if together:
+        step, levels = max_min_steps(sim.num_actions), np.array(etas)
+        return [Programme(step, lambda h: (levels, actions[:, h]), (len(etas),))]
+
+    def alone(eta: float, plan: NDArray[Any]) -> Programme:
+        return Programme(max_min_step(sim.num_actions), lambda h: (eta, plan[h]))
+
+    return list(map(alone, etas, actions))
+
+
+def _compiled(
+    sim: AbstractSimulator, programmes: list[Programme], frontier: Frontier | None, keep: bool
 ) -> list[_Found]:
-    """Algorithm 1 for all η in one compiled sweep; writes ρ into `actions`."""
-    step, levels = max_min_steps(sim.num_actions), np.array(etas)
-    programme = Programme(step, lambda h: (levels, actions[:, h]), (len(etas),))
-    [(value, kept)] = fused_backward(sim, [programme], frontier=frontier, keep=keep)
-    return [
-        (start_value(sim, value[:, k]), None if kept is None else kept[..., k])
-        for k in range(len(etas))
-    ]
-
-
-def _one_by_one(
-    sim: AbstractSimulator,
-    etas: list[float],
-    actions: NDArray[Any],
-    frontier: Frontier | None,
-    keep: bool,
-) -> list[_Found]:
-    """Algorithm 1 in a compiled sweep for each η; writes ρ into `actions`."""
-    step = max_min_step(sim.num_actions)
-
-    def found(eta: float, plan: NDArray[Any]) -> _Found:
-        programme = Programme(step, lambda h: (eta, plan[h]))
-        [(value, kept)] = fused_backward(sim, [programme], frontier=frontier, keep=keep)
-        return start_value(sim, value), kept
-
-    return [found(eta, plan) for eta, plan in zip(etas, actions, strict=True)]
-
-
-def _in_numpy(
-    sim: AbstractSimulator,
-    etas: list[float],
-    actions: NDArray[Any],
-    frontier: Frontier | None,
-    keep: bool,
-) -> list[_Found]:
-    """Algorithm 1 in a NumPy sweep for each η; writes ρ into `actions`."""
-    return [
-        backward(sim, _max_min(eta, plan), frontier=frontier, keep=keep)
-        for eta, plan in zip(etas, actions, strict=True)
-    ]
+    """What compiled sweeps of these find, one after the other, for every η."""
+    found: list[_Found] = []
+    for programme in programmes:
+        [(first, kept)] = fused_backward(sim, [programme], frontier=frontier, keep=keep)
+        for k in np.ndindex(programme.shape):
+            found.append((first[:, *k], None if kept is None else kept[:, :, *k]))
+    return found
 
 
 def _max_min(eta: float, actions: NDArray[Any]) -> Combine:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from tasid.maps.layout import FREE
+from tasid.maps.layout import FREE, centres_of
 from tasid.maps.sources.lattice import Lattice, Pixels, clearance, grown, lattice
 from tasid.maps.sources.map_server import OccupancyMap
 
@@ -71,21 +71,17 @@ class _Gap:
 def lost_doors(
     pixels: Pixels,
     picture: OccupancyMap,
+    grid: Lattice,
     *,
-    size: float,
     radius: float,
-    directions: int = 4,
     between: tuple[Sequence[int], Sequence[int]] | None = None,
     most: int = 5,
 ) -> list[LostDoor]:
     """The doors that cut off most, at most so many; or all `between` two places (row, column).
 
-    `pixels` are those of the picture before walls grow; lengths are in metres.
+    `pixels` are those of the picture before walls grow by the radius, in metres, and become `grid`.
     """
     clear = clearance(pixels)
-    grid = lattice(
-        grown(pixels, radius / picture.resolution, clear), picture, size=size, directions=directions
-    )
     areas = grid.areas()
     ends = [] if between is None else [int(areas[tuple(place)]) for place in between]
     gaps = _gaps(pixels, clear, picture, grid, areas, ends)
@@ -94,7 +90,7 @@ def lost_doors(
     else:
         chosen = _on_the_way(gaps, *ends)
     anchors = _anchors(grid, areas, clear, picture)
-    opened = _Trials(pixels, clear, picture, size, radius, directions, anchors, chosen)
+    opened = _Trials(pixels, clear, picture, grid, radius, anchors, chosen)
     sizes, radii = opened.by_size(), opened.by_radius()
     return [
         _door(gap, picture, radius, *remedies)
@@ -225,22 +221,21 @@ class _Trials:
     pixels: Pixels
     clear: NDArray[np.float64]
     picture: OccupancyMap
-    size: float
+    grid: Lattice
     radius: float
-    directions: int
     anchors: dict[int, NDArray[np.float64]]
     gaps: list[_Gap]
 
     def by_size(self) -> list[float | None]:
         pixel = self.picture.resolution
-        sizes = {pixel * math.floor(part * self.size / pixel + 1e-6) for part in _PARTS}
+        sizes = {pixel * math.floor(part * self.grid.size / pixel + 1e-6) for part in _PARTS}
         tried = sorted((size for size in sizes if size >= pixel), reverse=True)
         return self._first([(round(size, 9), self.radius, round(size, 9)) for size in tried])
 
     def by_radius(self) -> list[float | None]:
         radii = {round(part * self.radius, 2) for part in _PARTS}
         tried = sorted((r for r in radii if r < self.radius), reverse=True)
-        return self._first([(self.size, radius, radius) for radius in tried])
+        return self._first([(self.grid.size, radius, radius) for radius in tried])
 
     def _first(self, trials: list[tuple[float, float, float]]) -> list[float | None]:
         found: list[float | None] = [None] * len(self.gaps)
@@ -249,7 +244,7 @@ class _Trials:
             if not waiting:
                 break
             wide = grown(self.pixels, radius / self.picture.resolution, self.clear)
-            grid = lattice(wide, self.picture, size=size, directions=self.directions)
+            grid = lattice(wide, self.picture, size=size, directions=self.grid.directions)
             areas = grid.areas()
             places = np.argwhere(areas > 0)
             centres = grid.centres(places)
@@ -268,7 +263,7 @@ class _Trials:
     ) -> int | None:
         """The area, in another lattice, of the place nearest an anchor; None if none is near."""
         apart = np.hypot(*(centres - self.anchors[end]).T)
-        if not apart.size or apart.min() > self.size:
+        if not apart.size or apart.min() > self.grid.size:
             return None
         return int(areas[tuple(places[apart.argmin()])])
 
@@ -276,11 +271,11 @@ class _Trials:
 def _door(
     gap: _Gap, picture: OccupancyMap, radius: float, size: float | None, smaller: float | None
 ) -> LostDoor:
-    row, column = gap.pixel
     pixel = picture.resolution
+    x, y = centres_of(*gap.pixel, picture.pixels.shape[0], pixel, picture.corner).tolist()
     return LostDoor(
-        x=picture.corner[0] + (column + 0.5) * pixel,
-        y=picture.corner[1] + (picture.pixels.shape[0] - row - 0.5) * pixel,
+        x=x,
+        y=y,
         # From the centre of one wall pixel to the other's, less the halves of both.
         width=(2 * gap.clear - 1) * pixel,
         fits=gap.clear * pixel > radius,

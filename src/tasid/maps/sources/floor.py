@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from tasid.maps.sources.doors import LostDoor, lost_doors
 from tasid.maps.sources.grid import Grid, Scale
 from tasid.maps.sources.lattice import Lattice, Pixels, backdrop, grown, lattice
 from tasid.maps.sources.map_server import OccupancyMap
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.sources.trouble import MapError, finite
 
 Place = tuple[int, int]
 Points = Sequence[Sequence[float]]
@@ -107,29 +107,18 @@ class Floor:
         found = self._lost(most=3 * most)
         return [door for door in found if door.cell_size or door.robot_radius is not None][:most]
 
-    def doors_between(self, one: Place, other: Place) -> list[LostDoor]:
-        """The doors that were lost on the widest way between two places."""
-        return self._lost(between=(one, other))
-
-    def _lost(self, **which: Any) -> list[LostDoor]:
-        grid = self.lattice
-        robot: dict[str, Any] = {"radius": self.radius, "directions": grid.directions}
-        return lost_doors(self.pixels, self.picture, size=grid.size, **robot, **which)
-
-
-def why_unreachable(floor: Floor) -> Callable[[Place, Place], str]:
-    """For a warning: the doors lost between a start and a goal, in words."""
-
-    def told(start: Place, goal: Place) -> str:
-        areas = floor.lattice.areas()
+    def why_unreachable(self, start: Place, goal: Place) -> str:
+        """For a warning: the doors lost on the widest way between two places, in words."""
+        areas = self.lattice.areas()
         if areas[start] == areas[goal]:
             return "every way there leads over a hazard"
-        doors = floor.doors_between(start, goal)
+        doors = self._lost(between=(start, goal))
         if not doors:
             return "no way leads there on the map itself, however small the robot"
         return "on the widest way there: " + "; ".join(map(str, doors))
 
-    return told
+    def _lost(self, **which: Any) -> list[LostDoor]:
+        return lost_doors(self.pixels, self.picture, self.lattice, radius=self.radius, **which)
 
 
 def _mark_hazards(cells: Pixels, grid: Lattice, hazards: Points, radius: float) -> None:
@@ -163,11 +152,8 @@ def _zone(
 
 def metres(name: str, given: object) -> float:
     """A finite number of metres."""
-    try:
-        number = float(given)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
+    number = finite(given)
+    if math.isnan(number):
         raise MapError(f"{name}: {given!r} is not a number of metres")
     return number
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from tasid.maps.origin import Origin
 from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.size import is_whole
+from tasid.maps.sources.trouble import MapError, finite
 
 Step = Callable[[Any, Any], Any]
 _ASKED_AGAIN_LATER = 10_000
@@ -138,11 +139,8 @@ class _Exploration:
             )
         after, reward, ended = answer if len(answer) == 3 else (*answer, False)
         _check_hashable(after, f"step: the next state of {where}")
-        try:
-            paid = float(reward)
-        except (TypeError, ValueError):
-            paid = math.nan
-        if not math.isfinite(paid):
+        paid = finite(reward)
+        if math.isnan(paid):
             raise MapError(f"step: the reward of {where} is {reward!r}, not a finite number")
         if not isinstance(ended, bool | np.bool_):
             raise MapError(f"step: done of {where} is {ended!r}, neither True nor False")
@@ -157,7 +155,7 @@ class _Exploration:
 
 
 def _checked_actions(actions: Any) -> Sequence[Any]:
-    if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+    if is_whole(actions):
         actions = range(int(actions))
     if not hasattr(actions, "__len__"):
         raise MapError(f"actions: {actions!r} is neither a number of actions nor a list of them")

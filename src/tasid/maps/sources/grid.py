@@ -199,7 +199,7 @@ def grid_simulator(
     last = poses.size - found[-1].size if len(found) == horizon + 1 else poses.size
     complete = bool((after[last:] == poses[last:, None]).all())
     after[last:] = poses[last:, None]
-    index = _numbering(poses)
+    index = numbering(poses)
     here, there = grid.kinds(poses)[:, None], grid.kinds(after)
     pay = np.select([there == GOAL, there == HAZARD], [rewards.goal, rewards.hazard], rewards.step)
     pay[np.isin(here[:, 0], (GOAL, HAZARD))] = 0.0
@@ -223,7 +223,8 @@ def grid_simulator(
     )
 
 
-def _numbering(poses: Poses) -> Callable[[Poses], Poses]:
+def numbering(poses: Poses) -> Callable[[Poses], Poses]:
+    """What gives the places that poses have among these."""
     order = np.argsort(poses)
     ranked = poses[order]
     return lambda wanted: order[np.searchsorted(ranked, wanted)]

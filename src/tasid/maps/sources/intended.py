@@ -41,9 +41,7 @@ def intended(rows: list[list[Outcomes]]) -> tuple[NDArray[np.int64], NDArray[np.
 
 def _likeliest(outcomes: Outcomes, together: bool) -> tuple[int, float]:
     """(successor, reward) of the likeliest successor, or of the likeliest entry."""
-    mass: dict[int, float] = {}
-    for p, after, _, _ in outcomes:
-        mass[after] = mass.get(after, 0.0) + p
+    mass = _mass(outcomes)
     middle = (len(outcomes) - 1) / 2
 
     def rank(place: int) -> tuple[float, float, float]:

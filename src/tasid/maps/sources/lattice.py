@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tasid.maps.layout import FREE, UNKNOWN, WALL
+from tasid.maps.layout import FREE, UNKNOWN, WALL, centres_of
 from tasid.maps.sources.grid import COMPASS
 from tasid.maps.sources.map_server import OccupancyMap
-from tasid.maps.sources.reach import components
+from tasid.maps.sources.reach import beside, components
 from tasid.maps.sources.trouble import MapError
 
 Pixels = NDArray[np.uint8]
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The first and the last of some rows or columns."""
 _ON_EDGE = 1e-6
 """Pixels: nearer to an edge than this is on it, however lengths in metres were rounded."""
 _BACKDROP = 8
@@ -46,8 +48,7 @@ class Lattice:
     def centres(self, places: NDArray[np.integer]) -> NDArray[np.float64]:
         """x and y of the centres at these rows and columns [n, 2], in metres."""
         row, column = np.asarray(places, dtype=np.float64).reshape(-1, 2).T
-        x = self.corner[0] + (column + 0.5) * self.size
-        return np.stack([x, self.corner[1] + (self.cells.shape[0] - row - 0.5) * self.size], axis=1)
+        return centres_of(row, column, self.cells.shape[0], self.size, self.corner)
 
     def areas(self) -> NDArray[np.int32]:
         """Numbers from 1 of places that moves connect [rows, columns]; 0 is no free place."""
@@ -101,12 +102,9 @@ def _checked_every(size: float, resolution: float) -> float:
     return every
 
 
-def _touched(at: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _touched(at: NDArray[np.float64]) -> Ends:
     """The first and the last pixel that meet a coordinate, which is counted in pixels."""
-    return (
-        np.ceil(at - _ON_EDGE).astype(np.int64) - 1,
-        np.floor(at + _ON_EDGE).astype(np.int64),
-    )
+    return np.ceil(at - _ON_EDGE).astype(np.int64) - 1, np.floor(at + _ON_EDGE).astype(np.int64)
 
 
 def _kinds(pixels: Pixels, x: NDArray[np.float64], y: NDArray[np.float64]) -> Pixels:
@@ -140,27 +138,22 @@ class _Sums:
         west, east = np.minimum(across, end_x), np.maximum(across, end_x)
         if not (up and right):
             low, high = np.minimum(along, end_y), np.maximum(along, end_y)
-            return self._free(_touched(west)[0], _touched(east)[1], _rows(low, high))
+            return self._free(_met(west, east), _met(low, high))
         fits = np.ones((y.size, x.size), dtype=bool)
         # A line across meets pixels of one column after the other, from the row it enters on.
         for piece in range(-1, math.ceil(every) + 2):
             column = np.floor(west) + piece
             cuts = [np.clip(column + side, west, east) for side in (0, 1)]
             heights = [along + up * right * (cut - across) for cut in cuts]
-            met = (column <= east + _ON_EDGE) & (column + 1 >= west - _ON_EDGE)
+            meets = (column <= east + _ON_EDGE) & (column + 1 >= west - _ON_EDGE)
             only = column.astype(np.int64)
-            rows = _rows(np.minimum(*heights), np.maximum(*heights))
-            fits &= ~met | self._free(only, only, rows)
+            rows = _met(np.minimum(*heights), np.maximum(*heights))
+            fits &= ~meets | self._free((only, only), rows)
         return fits
 
-    def _free(
-        self,
-        left: NDArray[np.int64],
-        right: NDArray[np.int64],
-        rows: tuple[NDArray[np.int64], NDArray[np.int64]],
-    ) -> NDArray[np.bool_]:
+    def _free(self, columns: Ends, rows: Ends) -> NDArray[np.bool_]:
         """Are rectangles, ends included, free? Columns and rows broadcast against each other."""
-        low, high = rows
+        (left, right), (low, high) = columns, rows
         inside = (left >= 0) & (right < self._columns) & (low >= 0) & (high < self._rows)
         a, b = np.clip(left, 0, self._columns), np.clip(right + 1, 0, self._columns)
         c, d = np.clip(low, 0, self._rows), np.clip(high + 1, 0, self._rows)
@@ -168,21 +161,16 @@ class _Sums:
         return inside & (total[d, b] - total[c, b] - total[d, a] + total[c, a] == 0)
 
 
-def _rows(
-    low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row that meets one height, and the last that meets the other."""
+def _met(low: NDArray[np.float64], high: NDArray[np.float64]) -> Ends:
+    """The first row or column that meets one coordinate, and the last that meets the other."""
     return _touched(low)[0], _touched(high)[1]
 
 
 def _shifted(fits: NDArray[np.bool_], step: tuple[int, int]) -> NDArray[np.bool_]:
     """What holds of the neighbour at (rows up, columns right) `step`."""
-    up, right = step
-    rows, columns = fits.shape
+    here, there = beside(fits.shape, *step)
     moved = np.zeros_like(fits)
-    to = [slice(max(0, -s), min(n, n - s)) for s, n in ((up, rows), (right, columns))]
-    source = [slice(max(0, s), min(n, n + s)) for s, n in ((up, rows), (right, columns))]
-    moved[tuple(to)] = fits[tuple(source)]
+    moved[here] = fits[there]
     return moved
 
 
@@ -204,13 +192,8 @@ def backdrop(picture: OccupancyMap, grid: Lattice) -> Pixels | None:
 def _strongest(pixels: Pixels, axis: int, length: int, width: float) -> Pixels:
     """Along an axis, the maximum of each of `length` pieces of this width; 0 outside."""
     edges = np.arange(length + 1) * width
-    first, last = np.floor(edges[:-1] + _ON_EDGE), np.ceil(edges[1:] - _ON_EDGE)
-    there = int((first < pixels.shape[axis]).sum())
-    drawn = [
-        pixels.take(range(int(a), min(int(b), pixels.shape[axis])), axis).max(axis)
-        for a, b in zip(first[:there], last[:there], strict=True)
-    ]
-    whole = np.stack(drawn, axis)
-    pad = [(0, 0), (0, 0)]
-    pad[axis] = (0, length - there)
-    return np.pad(whole, pad)
+    ends = np.stack([np.floor(edges[:-1] + _ON_EDGE), np.ceil(edges[1:] - _ON_EDGE)], axis=1)
+    within = np.minimum(ends.astype(np.int64), pixels.shape[axis]).ravel()
+    # Of every two ends the first begins a piece; there is a 0 for those that begin outside.
+    padded = np.pad(pixels, [(0, int(along == axis)) for along in range(2)])
+    return np.maximum.reduceat(padded, within, axis).take(range(0, within.size, 2), axis)

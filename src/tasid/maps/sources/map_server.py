@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from tasid.maps.layout import FREE, UNKNOWN, WALL
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.sources.trouble import MapError, finite
 
 _NEEDED = ("image", "resolution", "origin", "occupied_thresh", "free_thresh", "negate")
 _MOST_YAML_BYTES = 2**16
@@ -97,11 +97,8 @@ def _fields(file: Path) -> dict[str, Any]:
 
 def _number(file: Path, fields: dict[str, Any], name: str) -> float:
     given = fields[name]
-    try:  # YAML 1.1 reads 5e-2 as text
-        number = math.nan if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
+    number = math.nan if isinstance(given, bool) else finite(given)  # YAML 1.1 reads 5e-2 as text
+    if math.isnan(number):
         raise MapError(f"{file}: {name} is {given!r}, not a number")
     return number
 

@@ -14,7 +14,7 @@ import numpy as np
 from tasid.maps.layout import GOAL
 from tasid.maps.simulator import AbstractSimulator
 from tasid.maps.sources.doors import LostDoor
-from tasid.maps.sources.floor import Floor, Points, metres, why_unreachable
+from tasid.maps.sources.floor import Floor, Points, metres
 from tasid.maps.sources.grid import Rewards, checked_heading, grid_simulator
 from tasid.maps.sources.map_server import read_map
 from tasid.maps.sources.reach import checked_horizon
@@ -71,7 +71,7 @@ def from_occupancy_map(
     return grid_simulator(
         grid,
         [pose],
-        horizon=checked_horizon(grid, [pose], horizon, why=why_unreachable(floor)),
+        horizon=checked_horizon(grid, [pose], horizon, why=floor.why_unreachable),
         rewards=Rewards(goal_reward, hazard_reward, step_reward),
         scale=floor.scale,
         source=f"occupancy map {Path(path).name}",

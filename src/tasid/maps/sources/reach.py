@@ -96,7 +96,7 @@ def components(
     index = np.arange(cells.size).reshape(cells.shape)
     ends = []
     for direction, (down, right) in steps:
-        here, there = _beside(cells.shape, down, right)
+        here, there = beside(cells.shape, down, right)
         both = free[here] & free[there] & passages[here][..., direction]
         ends.append((index[here][both], index[there][both]))
     one, other = (np.concatenate(side) for side in zip(*ends, strict=True))
@@ -120,13 +120,11 @@ def components(
     return areas, number
 
 
-def _beside(
-    shape: tuple[int, ...], down: int, right: int
-) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """All cells that have a neighbour at (down, right), and these neighbours."""
-    here = [slice(max(0, -s), n - max(0, s)) for s, n in zip((down, right), shape, strict=True)]
-    there = [slice(max(0, s), n - max(0, -s)) for s, n in zip((down, right), shape, strict=True)]
-    return (here[0], here[1]), (there[0], there[1])
+def beside(shape: tuple[int, ...], *step: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """All cells that have a neighbour at (rows, columns) `step`, and these neighbours."""
+    pairs = list(zip(step, shape, strict=True))
+    here = tuple(slice(max(0, -s), n - max(0, s)) for s, n in pairs)
+    return here, tuple(slice(max(0, s), n - max(0, -s)) for s, n in pairs)
 
 
 def component_map(

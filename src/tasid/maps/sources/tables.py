@@ -17,7 +17,7 @@ from numpy.lib.format import (
 from numpy.typing import NDArray
 
 from tasid.maps.origin import Origin
-from tasid.maps.simulator import AbstractSimulator
+from tasid.maps.simulator import AbstractSimulator, as_label
 from tasid.maps.sources.trouble import MapError
 
 _MOST_BYTES = 2**31
@@ -54,7 +54,7 @@ def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimu
         horizon=horizon,
         start=start,  # type: ignore[arg-type]
         start_probabilities=tables.get("start_probabilities"),  # type: ignore[arg-type]
-        states=None if states is None else [_label(x) for x in states.tolist()],
+        states=None if states is None else [as_label(x) for x in states.tolist()],
         origin=Origin(f"tables {file.name}"),
     )
 
@@ -102,7 +102,3 @@ def _horizon(given: NDArray[Any], file: Path) -> int:
     if given.size != 1 or given.dtype.kind not in "iu":
         raise MapError(f"horizon: {given.tolist()!r} in {file} is not one whole number")
     return int(given.reshape(()))
-
-
-def _label(label: Any) -> Any:
-    return tuple(_label(part) for part in label) if isinstance(label, list) else label

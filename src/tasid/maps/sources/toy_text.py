@@ -70,8 +70,15 @@ def from_toy_text(
     starts, probabilities = _starts(base, len(table))
     rows, final = _with_endings(table, starts)
     successor, reward = intended(rows)
-    places, name = [*range(len(table)), *final], type(base).__name__
-    bare = AbstractSimulator(successor, reward, horizon=horizon)
+    name = type(base).__name__
+    bare = AbstractSimulator(
+        successor,
+        reward,
+        horizon=horizon,
+        start=starts,
+        start_probabilities=probabilities,
+        states=None if not final else [*range(len(table)), *((s, "done") for s in final)],
+    )
     world, why = world_of(rows, bare)
     if world is None:
         warnings.warn(
@@ -79,19 +86,10 @@ def from_toy_text(
             MapWarning,
             3,
         )
-    simulator = AbstractSimulator(
-        successor,
-        reward,
-        horizon=horizon,
-        start=starts,
-        start_probabilities=probabilities,
-        states=None if not final else [*range(len(table)), *((s, "done") for s in final)],
-        origin=Origin(
-            f"toy text {name}",
-            implied_eta=None if world is None else round(world.eta, 12),
-            layout=_layout(base, places, successor),
-        ),
-    )
+    eta = None if world is None else round(world.eta, 12)
+    layout = _layout(base, [*range(len(table)), *final], successor)
+    origin = Origin(f"toy text {name}", implied_eta=eta, layout=layout)
+    simulator = bare.replaced(origin=origin)
     return ToyText(simulator, None if world is None else PerturbedMDP(simulator, world.xi), why)
 
 

@@ -1,6 +1,9 @@
-"""What can be wrong with a map."""
+"""What can be wrong with a map, and with a number."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 from tasid.maps.simulator import SimulatorError
 
@@ -11,3 +14,12 @@ class MapError(SimulatorError):
 
 class MapWarning(UserWarning):
     """A map that works and is probably not what was meant."""
+
+
+def finite(given: Any) -> float:
+    """What was given, as a finite number; NaN if it is none."""
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan

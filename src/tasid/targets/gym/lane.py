@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from tasid.maps.sources.gym_id import make_by_id
+from tasid.maps.sources.trouble import finite
 from tasid.targets.gym.spaces import Encoding
 
 ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
@@ -29,12 +29,6 @@ ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
 raised, which may be tried again; it gave something that cannot be used, which may not."""
 _RESETS = "(observation, info)"
 _STEPS = "(observation, reward, terminated, truncated, info)"
-
-
-def make_env(name: str, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    """An environment by its id."""
-    made: gymnasium.Env[Any, Any] = make_by_id(name, options, argument="env")
-    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +107,8 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
             return self._seen, 0.0, False, False, self._foreign("step", answer, _STEPS)
         raw, reward, terminated, truncated, _ = answer
         told = self._look(raw)
-        try:
-            paid = float(reward)
-        except (TypeError, ValueError):
-            paid = math.nan
-        if not math.isfinite(paid):
+        paid = finite(reward)
+        if math.isnan(paid):
             told, paid = {REFUSED: f"reward: {reward!r} is not a finite number"}, 0.0
         if terminated or truncated:
             self._over = True

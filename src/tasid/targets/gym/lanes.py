@@ -71,36 +71,29 @@ class Lanes:
 
     def reset(self, seeds: Sequence[int]) -> LaneViews:
         """Start an episode per seed; lanes beyond them stay idle."""
-        every: Any = [*seeds, *[None] * (self.number - len(seeds))]
-        vector = self._running()
-        try:
-            if isinstance(vector, AsyncVectorEnv):
-                vector.reset_async(seed=every)
-                observations, told = vector.reset_wait(timeout=self.timeouts.reset)
-            else:
-                observations, told = vector.reset(seed=every)
-        except TimeoutError:
-            return self._all_lost(len(seeds), f"reset: no answer within {self.timeouts.reset} s")
-        except _DIED as error:
-            return self._all_lost(len(seeds), _death(error))
-        return _seen(len(seeds), observations, np.zeros(self.number), told)
+        every = [*seeds, *[None] * (self.number - len(seeds))]
+        return self._answer("reset", len(seeds), self.timeouts.reset, seed=every)
 
     def step(self, actions: NDArray[Any]) -> LaneViews:
         """Act in the lanes that started."""
         chosen = np.zeros(self.number, np.int64)
         chosen[: actions.size] = actions
+        return self._answer("step", actions.size, self.timeouts.step, actions=chosen)
+
+    def _answer(self, doing: str, number: int, timeout: float | None, **given: Any) -> LaneViews:
         vector = self._running()
         try:
             if isinstance(vector, AsyncVectorEnv):
-                vector.step_async(chosen)
-                observations, rewards, _, _, told = vector.step_wait(timeout=self.timeouts.step)
+                getattr(vector, f"{doing}_async")(**given)
+                answer = getattr(vector, f"{doing}_wait")(timeout=timeout)
             else:
-                observations, rewards, _, _, told = vector.step(chosen)
+                answer = getattr(vector, doing)(**given)
         except TimeoutError:
-            return self._all_lost(actions.size, f"step: no answer within {self.timeouts.step} s")
+            return self._all_lost(number, f"{doing}: no answer within {timeout} s")
         except _DIED as error:
-            return self._all_lost(actions.size, _death(error))
-        return _seen(actions.size, observations, rewards, told)
+            return self._all_lost(number, f"a worker process died ({type(error).__name__})")
+        observations, *paid, told = answer  # a reset pays nothing
+        return _seen(number, observations, paid[0] if paid else np.zeros(number), told)
 
     def close(self) -> None:
         """Close all environments; using the lanes again makes new ones."""
@@ -200,10 +193,6 @@ def _start_server() -> None:
 def _close(vector: VectorEnv[Any, Any, Any]) -> None:
     if not vector.closed:
         vector.close(**({"timeout": _PATIENCE} if isinstance(vector, AsyncVectorEnv) else {}))
-
-
-def _death(error: Exception) -> str:
-    return f"a worker process died ({type(error).__name__})"
 
 
 def _guilty(vector: Any) -> list[bool]:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from tasid.maps.layout import GOAL, HAZARD, HEADINGS, WALL
 from tasid.targets.worlds.grid_view import PICTURE, TILE, background, poses_of
-from tasid.targets.worlds.lava_crossing import DARKEST, LIGHTEST, lava_crossing, layout_of
+from tasid.targets.worlds.lava_crossing import DARKEST, LIGHTEST, lava_crossing
+from tasid.targets.worlds.route import layout_of
 
 _OBJECTS = {WALL: Wall, HAZARD: Lava, GOAL: Goal}
 _MOVES = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -28,8 +29,8 @@ from tasid.targets.target import seed_key
 from tasid.targets.worlds import combination_lock, lava_crossing
 from tasid.targets.worlds.building import world as building
 from tasid.targets.worlds.building.picture import floor_picture
-from tasid.targets.worlds.building.places import layout_of
 from tasid.targets.worlds.grid_view import poses_of
+from tasid.targets.worlds.route import layout_of
 
 _RENDERING: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 4}
 _DEVIATIONS = 6.0
@@ -71,9 +72,13 @@ class _Block:
         drawn = [
             g.integers(1 << 31) if new else 0 for g, new in zip(generators, which, strict=True)
         ]
-        numbers = np.array(drawn, np.uint32)
-        keys, states, seen = _begin_some(self._target, numbers, which, rows.keys, rows.states)
-        return _Rows(keys, states, np.where(which, 0, rows.steps)), np.asarray(seen)
+        keys, states, seen = _begin(self._target, np.array(drawn, np.uint32))
+        new = _Rows(
+            jnp.where(which, keys, rows.keys),
+            jnp.where(which, states, rows.states),
+            np.where(which, 0, rows.steps),
+        )
+        return new, np.asarray(seen)
 
     def advance(
         self, rows: _Rows, actions: NDArray[Any]
@@ -167,7 +172,7 @@ class LavaCrossingEnv(BlockEnv):
 
             self._painter = MinigridLavaEnv(render_mode="rgb_array", **self.options)
             self._painter.reset(seed=0)
-            self._poses = poses_of(lava_crossing.layout_of(self.simulator))
+            self._poses = poses_of(layout_of(self.simulator))
         self._painter.pose = self._poses[state]
         return self._painter.get_frame(highlight=False, tile_size=32)
 
@@ -249,19 +254,10 @@ class BlockVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         return seen, paid, ended, late, {}
 
 
-def lock_vector(num_envs: int = 1, **options: Any) -> BlockVectorEnv:
-    """The combination lock, many episodes at a time."""
-    return BlockVectorEnv(CombinationLockEnv, num_envs, **options)
-
-
-def lava_vector(num_envs: int = 1, **options: Any) -> BlockVectorEnv:
-    """The lava crossing, many episodes at a time."""
-    return BlockVectorEnv(LavaCrossingEnv, num_envs, **options)
-
-
-def building_vector(num_envs: int = 1, **options: Any) -> BlockVectorEnv:
-    """The building, many episodes at a time."""
-    return BlockVectorEnv(BuildingEnv, num_envs, **options)
+lock_vector = partial(BlockVectorEnv, CombinationLockEnv)
+lava_vector = partial(BlockVectorEnv, LavaCrossingEnv)
+building_vector = partial(BlockVectorEnv, BuildingEnv)
+"""Many episodes of each at a time."""
 
 
 def _observation_space(block: BlockMDP) -> spaces.Box:
@@ -287,14 +283,6 @@ def _begin(target: Any, numbers: jax.Array) -> tuple[jax.Array, jax.Array, jax.A
         return key, states[0], observations[0]
 
     return jax.vmap(one)(numbers)
-
-
-@jax.jit
-def _begin_some(
-    target: Any, numbers: jax.Array, which: jax.Array, keys: jax.Array, states: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    new_keys, new_states, seen = _begin(target, numbers)
-    return jnp.where(which, new_keys, keys), jnp.where(which, new_states, states), seen
 
 
 @jax.jit

@@ -16,6 +16,8 @@ from gymnasium import Space, spaces
 from numpy.typing import NDArray
 from PIL import Image
 
+from tasid.maps.size import is_whole
+
 SMALLEST_PICTURE = 20
 """Rows and columns below this are no picture for convolutions: such boxes become vectors."""
 MOST_NUMBERS = 1 << 20
@@ -99,7 +101,7 @@ def encoding_of(
     length = int(spaces.flatdim(space))
     if length > MOST_NUMBERS:
         raise ValueError(
-            f"env: observations of {_shown_space(space)} would be vectors of {length} numbers, "
+            f"env: observations of {_cut(str(space))} would be vectors of {length} numbers, "
             f"more than {MOST_NUMBERS}; make them fewer with preprocess="
         )
     return Encoding(space, (length,), "float32", preprocess)
@@ -107,12 +109,9 @@ def encoding_of(
 
 def _no_numbers(space: Space[Any], where: str) -> Iterator[str]:
     """The parts of a space that cannot be flattened."""
-    if isinstance(space, spaces.Dict):
-        for name, part in space.spaces.items():
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        for name, part in _parts(space).items():
             yield from _no_numbers(part, f"{where}[{name!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for place, part in enumerate(space.spaces):
-            yield from _no_numbers(part, f"{where}[{place}]")
     else:
         try:
             flat = space.is_np_flattenable and spaces.flatdim(space) >= 0
@@ -120,6 +119,11 @@ def _no_numbers(space: Space[Any], where: str) -> Iterator[str]:
             flat = False
         if not flat:
             yield f"{where} is of {type(space).__name__}"
+
+
+def _parts(space: spaces.Dict | spaces.Tuple[Any]) -> dict[Any, Space[Any]]:
+    """By name, or by place."""
+    return dict(space.spaces if isinstance(space, spaces.Dict) else enumerate(space.spaces))
 
 
 def space_of(sample: Any, name: str) -> spaces.Box:
@@ -138,8 +142,7 @@ def _size(resize: Any) -> tuple[int, int] | None:
     if resize is None:
         return None
     pair = resize if isinstance(resize, (tuple, list)) else (resize, resize)
-    whole = [isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair]
-    if len(pair) != 2 or not all(whole) or min(pair) < 1:
+    if len(pair) != 2 or not all(map(is_whole, pair)) or min(pair) < 1:
         raise ValueError(f"resize: {resize!r} is neither a number of pixels nor (rows, columns)")
     return int(pair[0]), int(pair[1])
 
@@ -180,16 +183,15 @@ def _picture(raw: NDArray[Any], space: Space[Any], size: tuple[int, int] | None)
 
 def _trouble(space: Space[Any], raw: Any, where: str) -> str | None:
     """What keeps an observation from being one of its space; bounds are not looked at."""
-    if isinstance(space, spaces.Dict):
-        if not hasattr(raw, "keys") or set(raw.keys()) != set(space.spaces):
-            return f"{where}: {_shown(raw)}, not a mapping with the keys {list(space.spaces)}"
-        parts = ((part, raw[name], f"{where}[{name!r}]") for name, part in space.spaces.items())
-        return next((t for part in parts if (t := _trouble(*part)) is not None), None)
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(raw, (tuple, list)) or len(raw) != len(space.spaces):
-            return f"{where}: {_shown(raw)}, not {len(space.spaces)} parts"
-        each = ((s, raw[i], f"{where}[{i}]") for i, s in enumerate(space.spaces))
-        return next((t for part in each if (t := _trouble(*part)) is not None), None)
+    named, listed = hasattr(raw, "keys"), isinstance(raw, (tuple, list))
+    if isinstance(space, spaces.Dict) and not (named and set(raw.keys()) == set(space.spaces)):
+        return f"{where}: {_shown(raw)}, not a mapping with the keys {list(space.spaces)}"
+    if isinstance(space, spaces.Tuple) and not (listed and len(raw) == len(space.spaces)):
+        return f"{where}: {_shown(raw)}, not {len(space.spaces)} parts"
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        parts = _parts(space).items()
+        troubles = (_trouble(part, raw[name], f"{where}[{name!r}]") for name, part in parts)
+        return next((trouble for trouble in troubles if trouble is not None), None)
     if not isinstance(space, spaces.Box):
         number = isinstance(space, spaces.Discrete) and np.ndim(raw) == 0
         value = raw.item() if number and isinstance(raw, np.ndarray) else raw
@@ -202,11 +204,9 @@ def _trouble(space: Space[Any], raw: Any, where: str) -> str | None:
     return None
 
 
-def _shown_space(space: Space[Any]) -> str:
-    text = str(space)
-    return text if len(text) < 80 else text[:77] + "..."
-
-
 def _shown(raw: Any) -> str:
-    text = f"{type(raw).__name__} {raw!r}".replace("\n", " ")
+    return _cut(f"{type(raw).__name__} {raw!r}".replace("\n", " "))
+
+
+def _cut(text: str) -> str:
     return text if len(text) < 80 else text[:77] + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator
+from tasid.maps.size import is_whole
 from tasid.maps.sources.toy_text import from_toy_text
 from tasid.maps.sources.trouble import MapError, MapWarning
 from tasid.targets.gym.lanes import Lanes, LaneViews
@@ -123,16 +125,9 @@ class GymTarget(Target):
         if horizon == self.horizon:
             return self
         check_horizon(horizon, self.limit, self.name)
-        return GymTarget(
-            self._lanes,
-            name=self.name,
-            horizon=horizon,
-            limit=self.limit,
-            retries=self.retries,
-            environment=self.environment,
-            tolerant=self._tolerant,
-            elsewhere=self.elsewhere,
-        )
+        same = copy(self)
+        same.horizon = horizon
+        return same
 
     def reset(self, keys: jax.Array) -> tuple[GymEpisodes, Any]:
         """Start one episode per key, at most `num_envs`; give the first observations."""
@@ -217,8 +212,7 @@ def check_horizon(horizon: int | None, limit: int | None, name: str) -> None:
     """Refuse episodes that the environment would cut off."""
     if horizon is None:
         return
-    whole: Any = horizon
-    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
+    if not is_whole(horizon) or horizon < 1:
         raise ValueError(f"horizon: {horizon!r} is not a whole number of steps, 1 or more")
     if limit is not None and horizon > limit:
         raise ValueError(

@@ -12,8 +12,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tasid.maps.sources.gym_id import GYM
-from tasid.targets.gym.lane import LaneMaker, make_env
+from tasid.maps.size import is_whole
+from tasid.maps.sources.gym_id import GYM, make_by_id
+from tasid.targets.gym.lane import LaneMaker
 from tasid.targets.gym.lanes import Lanes, Timeouts
 from tasid.targets.gym.spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.targets.gym.target import GymTarget, check_horizon
@@ -144,8 +145,8 @@ def _factory(
     """What makes environments, what to call them, and whether there is only one."""
     if isinstance(env, str):
         name = env.removeprefix(GYM)
-        rendered = {"render_mode": "rgb_array"} if observe == "render" else {}
-        return partial(make_env, name, {**rendered, **options}), name, False
+        made = {"render_mode": "rgb_array", **options} if observe == "render" else options
+        return partial(make_by_id, name, made, argument="env"), name, False
     if options:
         raise TypeError(f"{next(iter(options))}: only an id takes options; {env!r} is made already")
     if isinstance(env, gymnasium.Env):
@@ -226,8 +227,7 @@ def _record(env: Any, options: dict[str, Any]) -> dict[str, Any] | None:
 
 def _check_numbers(num_envs: Any, retries: Any, *, single: bool, workers: bool | str) -> None:
     for name, number, least in (("num_envs", num_envs, 1), ("retries", retries, 0)):
-        whole = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
-        if not whole or number < least:
+        if not is_whole(number) or number < least:
             raise ValueError(f"{name}: {number!r} is not a whole number, {least} or more")
         if number > _MOST:
             raise ValueError(f"{name}: {number} is above {_MOST}")

@@ -40,15 +40,8 @@ class _Piece(NamedTuple):
 class Crew:
     """As many actors as there are environments, made when first needed."""
 
-    def __init__(
-        self,
-        maker: LaneMaker,
-        number: int,
-        make: Callable[[LaneMaker], Any],
-        *,
-        address: str = LOCAL,
-    ) -> None:
-        self._maker, self._number, self._make, self._address = maker, number, make, address
+    def __init__(self, maker: LaneMaker, number: int, make: Callable[[LaneMaker], Any]) -> None:
+        self._maker, self._number, self._make = maker, number, make
         self._ray: Any = None
         self._factory: Any = None
         self._actors: list[Any] = []

@@ -13,8 +13,7 @@ more bits of the observation then say which start, or which lock, it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from tasid.maps import AbstractSimulator, PerturbedMDP, perturb
-from tasid.maps.size import refuse_larger
+from tasid.maps.size import is_whole, refuse_larger
 from tasid.targets.block import BlockMDP, block_mdp
 
 NAME = "combination-lock"
@@ -176,11 +175,7 @@ def _pay(layer: int, kind: int, to: int, horizon: int) -> float:
     return {(2, 3): 1.0, (1, 1): -1.0 / horizon}.get((kind, to), 0.0)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["clean", "mixing", "noise", "rotations"],
-    meta_fields=["random_bits"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LockEmission:
     """x = H · perm(v_s ⊕ bits + noise): one-hot type and layer, hidden in a Hadamard mixture."""
@@ -192,7 +187,7 @@ class LockEmission:
     noise: jax.Array
     rotations: jax.Array
     """Orthogonal matrices of further layers x ← tanh(x·R), [depth, d, d]."""
-    random_bits: int
+    random_bits: int = field(metadata={"static": True})
     """How many fair random bits stand behind the code (0 unless the Bernoulli block is on)."""
 
     @property
@@ -266,7 +261,7 @@ def _check_options(
 
 
 def _check_starts(starts: Any, layout: str, num_actions: int) -> None:
-    if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
+    if not is_whole(starts) or starts < 1:
         raise ValueError(f"starts: {starts!r} is not a whole number of 1 or more")
     if layout not in LAYOUTS:
         raise ValueError(f"layout: {layout!r} is none of {', '.join(LAYOUTS)}")

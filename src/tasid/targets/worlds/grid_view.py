@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps.layout import FREE, GOAL, HAZARD, HEADINGS, WALL, GridLayout
+from tasid.maps.sources.grid import COMPASS
 
 VIEW = 7
 """The agent sees VIEW × VIEW cells."""
@@ -28,7 +29,7 @@ PICTURE = (VIEW * TILE, VIEW * TILE, 3)
 _CONTENTS = (FREE, WALL, HAZARD, GOAL)
 _UNSEEN, _AGENT = 4, 5
 """Kinds of tiles beyond the contents, which number 0 … 3."""
-_AHEAD = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+_AHEAD = np.array(COMPASS[::2])
 """(row, column) of one step north, east, south, west: the order of `HEADINGS`."""
 _NORTH = HEADINGS.index("N")
 

@@ -8,29 +8,27 @@ The paper's map is lost: this one is made so that plans for η = 0 and for η �
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tasid.maps import AbstractSimulator, RobustPlan, perturb, robust_dp
-from tasid.maps.layout import GOAL, GridLayout
+from tasid.maps import AbstractSimulator, perturb
+from tasid.maps.layout import GridLayout
+from tasid.maps.size import is_whole
 from tasid.targets.aliasing import looks_of
 from tasid.targets.block import BlockMDP, block_mdp
 from tasid.targets.worlds.counter_hash import random_bits
 from tasid.targets.worlds.grid_view import PICTURE, agent_pictures, background, poses_of
+from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
 
 NAME = "lava-crossing"
 LEAST_WIDTH, LEAST_HEIGHT = 7, 10
 DARKEST, LIGHTEST = 50, 150
 """Noise is a whole number between these, both included."""
 _LARGEST = 10_000
-_ROUTE_ETA = 0.1
-_ROUTES = 3
-"""Episodes last this many times the route of the robust plan for η = _ROUTE_ETA."""
 _TOP = """\
 #######
 ##LLL##
@@ -99,12 +97,8 @@ def lava_map(*, height: int = 11, width: int = 7, starts: int = 1) -> str:
     Wider maps repeat the middle column, which does no harm up to 10; beyond that, so much looks
     alike that even a perfect model gets lost.
     """
-    sizes: list[tuple[str, Any, int]] = [
-        ("height", height, LEAST_HEIGHT),
-        ("width", width, LEAST_WIDTH),
-    ]
-    for name, size, least in sizes:
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < least:
+    for name, size, least in (("height", height, LEAST_HEIGHT), ("width", width, LEAST_WIDTH)):
+        if not is_whole(size) or size < least:
             raise ValueError(f"{name}: {size!r} is not a whole number of {least} cells or more")
         if size > _LARGEST:
             raise ValueError(f"{name}: {size} is above {_LARGEST} cells")
@@ -126,45 +120,17 @@ def lava_simulator(text: str, *, horizon: int | None = None) -> AbstractSimulato
     """
     # There are fewer poses than this, so none is too far to be part of the map.
     far = AbstractSimulator.from_text_map(text, horizon=4 * len(text), moves="turn")
-    return far.with_horizon(robust_horizon(far) if horizon is None else horizon)
+    if horizon is None:
+        horizon = robust_horizon(far, first=1, longest=far.horizon)
+    if horizon is None:
+        raise ValueError(
+            f"horizon: none given, and the robust plan for η = {ROUTE_ETA} has no route to a goal "
+            "to choose it by; give one"
+        )
+    return far.with_horizon(horizon)
 
 
-def robust_horizon(sim: AbstractSimulator) -> int:
-    """Three times the route of the robust plan, made for an agent that has at least that long."""
-    horizon, most = 1, sim.horizon
-    while horizon <= most:
-        plan = robust_dp(sim.with_horizon(horizon), eta=_ROUTE_ETA)
-        lengths = [route_length(plan, int(start)) for start in sim.starts]
-        if None not in lengths:
-            needed = _ROUTES * max(length for length in lengths if length is not None)
-            if needed <= horizon:
-                return needed
-        horizon = 2 * horizon
-    raise ValueError(
-        f"horizon: none given, and the robust plan for η = {_ROUTE_ETA} has no route to a goal to "
-        "choose it by; give one"
-    )
-
-
-def route_length(plan: RobustPlan, start: int | None = None) -> int | None:
-    """Steps to a goal by the plan if nothing goes wrong; None if it does not lead there."""
-    layout = layout_of(plan.simulator)
-    where = {label: index for index, label in enumerate(plan.simulator.states)}
-    for step in plan.route(start):
-        row, column = layout.positions[where[step.state]]
-        if layout.cells[row, column] == GOAL:
-            return step.step
-    return None
-
-
-def layout_of(sim: AbstractSimulator) -> GridLayout:
-    """Where the poses lie; only maps with poses can be seen."""
-    if sim.layout is None:
-        raise ValueError("simulator: it has no layout, so there is nothing to draw")
-    return sim.layout
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["look", "pictures"], meta_fields=["noise"])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PictureEmission:
     """x = the picture of the state, uint8 [56, 56, 3], with noise where it shows nothing."""
@@ -173,12 +139,10 @@ class PictureEmission:
     """Which picture each state looks like, int32 [S]; states with one number look alike."""
     pictures: jax.Array
     """uint8 [pictures, 56, 56, 3]; with noise, 0 marks pixels that are drawn anew every time."""
-    noise: bool
+    noise: bool = field(metadata={"static": True})
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return PICTURE
+    shape = PICTURE
+    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
         """Draw x ~ q(· | state)."""

@@ -7,8 +7,7 @@ numbers: so everything is a product or a choice of columns and rows, which compi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -39,11 +38,7 @@ _GRAIN = 20
 """Sensor noise is uniform, so many levels wide."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["whereabouts", "stairs"],
-    meta_fields=["grain"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CameraEmission:
     """x = a picture, uint8 [64, 64, 3], of what is in front of the robot."""
@@ -51,12 +46,10 @@ class CameraEmission:
     whereabouts: Whereabouts
     stairs: jax.Array
     """Hazards on the floor as x, y, x, y in pixels, float32 [n, 4]."""
-    grain: int = _GRAIN
+    grain: int = field(default=_GRAIN, metadata={"static": True})
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return PICTURE
+    shape = PICTURE
+    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
         """Draw x ~ q(· | state) in this episode."""

@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import FREE, WALL
 from tasid.maps.sources.floor import Floor
+from tasid.maps.sources.grid import numbering
 from tasid.maps.sources.map_server import OccupancyMap
 from tasid.maps.sources.trouble import MapError
-from tasid.targets.worlds.building.places import (
-    ROUTE_ETA,
-    Places,
-    headings_in,
-    layout_of,
-    route_steps,
-)
+from tasid.targets.worlds.building.places import Places
+from tasid.targets.worlds.grid_view import poses_of
+from tasid.targets.worlds.route import ROUTE_ETA, layout_of, route_states, route_steps
 
 Pixels = NDArray[np.uint8]
 _HALF_LEAF = 1
@@ -105,10 +102,7 @@ def with_doors(
 def _candidates(
     places: Places, sim: AbstractSimulator, shut: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    plan = robust_dp(sim, eta=ROUTE_ETA)
-    route = plan.route(int(sim.starts[0]))
-    where = {label: index for index, label in enumerate(sim.states)}
-    points = layout_of(sim).centres([where[step.state] for step in route]).tolist()
+    points = layout_of(sim).centres(route_states(robust_dp(sim, eta=ROUTE_ETA))).tolist()
     return [door for door in doors_on(places.floor, points) if door not in shut]
 
 
@@ -125,34 +119,23 @@ def _shut(
         unknown="wall" if floor.pixels is floor.picture.pixels else "free",
         directions=floor.lattice.directions,
     )
-    layout = layout_of(sim)
-    poses = places.grid.poses(layout.positions, headings_in(layout))
-    after = truth.grid(places.cells, "drive").successors(poses)
-    order = np.argsort(poses)
-    successor = order[np.searchsorted(poses[order], after)]
+    row, column, heading = poses_of(layout_of(sim)).T
+    poses = places.grid.poses(np.stack([row, column], axis=1), heading)
+    after = truth.grid(places.grid.cells, "drive").successors(poses)
+    successor = numbering(poses)(after)
     stay = places.grid.actions.index("stay")
     reward = np.where(successor == sim.successor, sim.reward, sim.reward[:, [stay]])
-    return truth, AbstractSimulator(
-        successor,
-        reward,
-        horizon=sim.horizon,
-        start=sim.starts.tolist(),
-        start_probabilities=sim.start_probabilities.tolist(),
-        states=sim.labels,
-        origin=sim.origin,
-    )
+    return truth, sim.replaced(successor=successor, reward=reward)
 
 
 def _hinders(before: AbstractSimulator, after: AbstractSimulator) -> bool:
     """Is the first start's route no longer what it was?"""
     plan = robust_dp(before, eta=ROUTE_ETA)
-    state = int(before.starts[0])
-    for step in range(before.horizon):
-        action = int(plan.actions[step, state])
-        if before.successor_at(step)[state, action] != after.successor_at(step)[state, action]:
-            return True
-        state = int(before.successor_at(step)[state, action])
-    return False
+    return any(
+        before.successor_at(step)[state, action] != after.successor_at(step)[state, action]
+        for step, state in enumerate(route_states(plan))
+        for action in [plan.actions[step, state]]
+    )
 
 
 def _arrives(sim: AbstractSimulator) -> bool:

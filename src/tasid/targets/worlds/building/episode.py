@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -12,9 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps import PerturbedMDP
+from tasid.maps import AbstractSimulator, PerturbedMDP, robust_dp
+from tasid.maps.layout import FREE, GOAL, GridLayout
+from tasid.maps.sources.trouble import MapError
 from tasid.targets.latent import Worlds
+from tasid.targets.worlds.building.places import Places
 from tasid.targets.worlds.counter_hash import random_bits, uniform
+from tasid.targets.worlds.route import ROUTE_ETA, layout_of, route_states
 
 PERSON, CHAIR = 0, 1
 RADIUS = (0.25, 0.22)
@@ -22,6 +24,10 @@ HEIGHT = (1.75, 0.9)
 GIVES_WAY = (0.5, 0.0)
 """Of a person and of a chair: metres, and the chance to make way each time a robot drives up."""
 _DARKEST, _LIGHTEST, _TINT = 0.75, 1.15, 0.08
+_SPOTS = 6
+"""Places on the route where somebody may stand, people and chairs in turn."""
+_MARGIN = 3
+"""Places that stay free at either end of a route, fewer on a short one."""
 
 
 class BuildingEpisode(NamedTuple):
@@ -41,11 +47,7 @@ class BuildingEpisode(NamedTuple):
     """Red, green and blue of who stands there [3]."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["spots", "kinds", "enters", "chance"],
-    meta_fields=["stay", "pixel"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BuildingDays:
     """Draws episodes; a pytree."""
@@ -58,9 +60,9 @@ class BuildingDays:
     """The spot that an action leads onto, int32 [S, A]; −1: none."""
     chance: jax.Array
     """Of an episode with somebody in the way."""
-    stay: int
+    stay: int = field(metadata={"static": True})
     """The action that happens where somebody is in the way."""
-    pixel: float
+    pixel: float = field(metadata={"static": True})
     """Metres."""
 
     def draw(self, key: jax.Array) -> BuildingEpisode:
@@ -92,20 +94,73 @@ class BuildingDays:
         return jnp.where(stuck, self.stay, action)
 
 
+def days_of(
+    places: Places, sim: AbstractSimulator, poses: jax.Array, chance: float
+) -> BuildingDays:
+    """Days on which people and chairs stand in the way: on the route, where one can get around.
+
+    `poses` are in pixels, x and y first, [S, 4].
+    """
+    layout = layout_of(sim)
+    spots = _spots(sim) if chance > 0 else np.zeros((0, 2), np.int64)
+    if chance > 0 and not len(spots):
+        raise MapError(
+            "obstacles: every place on the route is the only way, so nobody may stand there"
+        )
+    place = layout.positions.astype(np.int64)
+    after = place[sim.successor]  # [S, A, 2]
+    moved = (after != place[:, None]).any(axis=-1)
+    enters = np.full(sim.successor.shape, -1, dtype=np.int32)
+    for number, spot in enumerate(spots):
+        enters[moved & (after == spot).all(axis=-1)] = number
+    states = [int(np.flatnonzero((place == spot).all(axis=1))[0]) for spot in spots]
+    where = np.asarray(poses)[states, :2] if len(spots) else np.zeros((1, 2))
+    kinds = [(PERSON, CHAIR)[number % 2] for number in range(max(len(spots), 1))]
+    return BuildingDays(
+        spots=jnp.asarray(where, jnp.float32),
+        kinds=jnp.asarray(kinds, jnp.int32),
+        enters=jnp.asarray(enters),
+        chance=jnp.float32(chance),
+        stay=places.grid.actions.index("stay"),
+        pixel=float(places.floor.picture.resolution),
+    )
+
+
+def _spots(sim: AbstractSimulator) -> NDArray[np.int64]:
+    """Places on the robust route, apart from each other, that one can get around."""
+    layout = layout_of(sim)
+    route = route_states(robust_dp(sim, eta=ROUTE_ETA))
+    met = list(dict.fromkeys(map(tuple, layout.positions[route].tolist())))
+    margin = max(min(_MARGIN, len(met) // 4), 1)
+    free = [place for place in met[margin:-margin] if layout.cells[place] == FREE]
+    kept = [place for place in free if _can_pass(sim, layout, place)]
+    chosen = kept[:: max(-(-len(kept) // _SPOTS), 1)]
+    return np.array(chosen, dtype=np.int64).reshape(-1, 2)
+
+
+def _can_pass(sim: AbstractSimulator, layout: GridLayout, place: tuple[int, ...]) -> bool:
+    """Is there a way to the goal around this place?"""
+    here = (layout.positions == place).all(axis=1)
+    goal = layout.cells[tuple(layout.positions.T)] == GOAL
+    reached = np.zeros(sim.num_states, dtype=bool)
+    level = np.array(sim.starts[:1])
+    while level.size:
+        reached[level] = True
+        after = np.unique(sim.successor[level])
+        level = after[~reached[after] & ~here[after]]
+    return bool((reached & goal).any())
+
+
 def worlds_with(world: PerturbedMDP, days: BuildingDays) -> Worlds:
     """The latent MDP of each circumstance that matters, and its probability."""
-    return tuple(_worlds(world, days))
-
-
-def _worlds(world: PerturbedMDP, days: BuildingDays) -> Iterator[tuple[float, PerturbedMDP]]:
-    chance, spots = float(days.chance), days.spots.shape[0]
-    yield 1.0 - chance, world
-    if chance == 0.0:
-        return
-    enters = np.asarray(days.enters)
-    for spot, kind in enumerate(np.asarray(days.kinds).tolist()):
+    chance, enters = float(days.chance), np.asarray(days.enters)
+    kinds = np.asarray(days.kinds).tolist() if chance else []
+    found = [(1.0 - chance, world)]
+    for spot, kind in enumerate(kinds):
         stuck = (enters == spot) * (1.0 - GIVES_WAY[kind])
-        yield chance / spots, PerturbedMDP(world.simulator, _moved(world.xi, stuck, days.stay))
+        hindered = PerturbedMDP(world.simulator, _moved(world.xi, stuck, days.stay))
+        found.append((chance / len(kinds), hindered))
+    return tuple(found)
 
 
 def _moved(xi: NDArray[np.float64], stuck: NDArray[np.float64], stay: int) -> NDArray[np.float64]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,7 @@ _SPREAD = float(np.sqrt(4 * (2.0**32 - 1) / 12))
 """Standard deviation of the sum of four 16-bit numbers."""
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["whereabouts", "noise", "dropout"],
-    meta_fields=["beams", "limit"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LidarEmission:
     """x = ranges in metres, float32 [beams], from straight ahead and on to the left.
@@ -34,8 +29,8 @@ class LidarEmission:
     noise: jax.Array
     """Standard deviation in metres."""
     dropout: jax.Array
-    beams: int
-    limit: float
+    beams: int = field(metadata={"static": True})
+    limit: float = field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, ...]:

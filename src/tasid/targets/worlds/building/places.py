@@ -13,21 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
-from tasid.maps.layout import FREE, GOAL, GridLayout, heading_names
-from tasid.maps.sources.floor import Floor, why_unreachable
+from tasid.maps import AbstractSimulator
+from tasid.maps.layout import FREE, GOAL, heading_names
+from tasid.maps.sources.floor import Floor
 from tasid.maps.sources.grid import Grid, Rewards, checked_heading, grid_simulator
 from tasid.maps.sources.lattice import grown
 from tasid.maps.sources.reach import steps_to_goal
 from tasid.maps.sources.trouble import MapError
 
-ROUTE_ETA = 0.1
-_ROUTES = 3
-"""Episodes last this many times the route of the robust plan for η = ROUTE_ETA."""
 _STEPS_TO_GOAL = (30, 45)
 """How far docks are from the goal if nobody says where they are and the floor is large enough."""
-_LONGEST = 4096
-"""Steps, beyond which a plan that does not arrive never will."""
 _SHARE = 1 / 3
 """Of the floor that cells have to connect if nobody says where to go."""
 _ROOMY = 3
@@ -40,7 +35,6 @@ class Places:
     """A floor with its goal, its docks, and the moves between all poses."""
 
     floor: Floor
-    cells: NDArray[np.uint8]
     grid: Grid
     docks: list[int]
     """Poses; the first is where a lone start is."""
@@ -50,7 +44,7 @@ class Places:
         return grid_simulator(
             self.grid,
             self.docks,
-            horizon=self.cells.size * self.grid.headings,
+            horizon=self.grid.cells.size * self.grid.headings,
             rewards=rewards,
             scale=self.floor.scale,
             source=source,
@@ -84,9 +78,10 @@ def places_of(
         looks = checked_heading(str(dock[2]) if len(dock) > 2 else heading, grid.directions)
         poses.append(grid.pose(row, column, looks))
         if steps_to_goal(grid, poses[-1]) is None:
-            raise MapError(_unreachable(floor, (row, column), chosen[0]))
+            why = floor.why_unreachable((row, column), chosen[0])
+            raise MapError(f"goal: it cannot be reached from the start; {why}")
     poses += _more_docks(grid, chosen, poses, number - len(poses), heading)
-    return Places(floor, cells, grid, poses)
+    return Places(floor, grid, poses)
 
 
 def _check_size(floor: Floor) -> None:
@@ -119,10 +114,6 @@ def _given(floor: Floor, docks: Sequence[Sequence[float | str]]) -> list[Place]:
     return [floor.cell("start", float(dock[0]), float(dock[1])) for dock in docks]
 
 
-def _unreachable(floor: Floor, start: Place, goal: Place) -> str:
-    return f"goal: it cannot be reached from the start; {why_unreachable(floor)(start, goal)}"
-
-
 def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> Place:
     """The place farthest from a dock, or an end of the largest area."""
     free = floor.cells == FREE
@@ -149,8 +140,11 @@ def _more_docks(
     if wanted < 1:
         return []
     distance = _steps_to(grid, goals)
-    own = np.isin(np.arange(grid.cells.size).reshape(grid.cells.shape), _cells(grid, docks))
-    places = np.argwhere(np.isfinite(distance) & (grid.cells == FREE) & ~own)
+    chosen = list(grid.places(np.array(docks, dtype=np.int64)))
+    fits = np.isfinite(distance) & (grid.cells == FREE)
+    for place in chosen:
+        fits[tuple(place)] = False
+    places = np.argwhere(fits)
     if len(places) < wanted:
         raise MapError(
             f"starts: {wanted + len(docks)}, but the goal can be reached from "
@@ -161,7 +155,6 @@ def _more_docks(
     pools = [(steps >= low) & (steps <= high), steps >= np.median(steps), steps > 0]
     right = next(pool for pool in pools if pool.sum() >= _ROOMY * wanted or pool is pools[-1])
     pool = places[right]
-    chosen = [np.array(place) for place in grid.places(np.array(docks, dtype=np.int64))]
     if not chosen:
         aim = min(float(np.mean(_STEPS_TO_GOAL)), float(steps.max()))
         chosen = [pool[np.abs(steps[right] - aim).argmin()]]
@@ -175,11 +168,6 @@ def _more_docks(
     first = names.index(heading)
     looks = [names[(first + turn) % grid.directions] for turn in range(len(found))]
     return [grid.pose(int(r), int(c), look) for (r, c), look in zip(found, looks, strict=True)]
-
-
-def _cells(grid: Grid, poses: Sequence[int]) -> NDArray[np.int64]:
-    row, column = grid.places(np.array(poses, dtype=np.int64)).T
-    return row * grid.cells.shape[1] + column
 
 
 def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
@@ -198,46 +186,3 @@ def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
         level = [p for p in fresh if np.isinf(distance[p]) and grid.cells[p] == FREE]
         steps += 1
     return distance
-
-
-def robust_horizon(sim: AbstractSimulator) -> int:
-    """Three times the longest route of the robust plan, made for a robot that has that long."""
-    horizon = 32
-    while horizon <= _LONGEST:
-        plan = robust_dp(sim.with_horizon(min(horizon, sim.horizon)), eta=ROUTE_ETA)
-        steps = route_steps(plan)
-        if steps is not None and _ROUTES * steps <= horizon:
-            return _ROUTES * steps
-        horizon *= 2
-    raise MapError(
-        f"horizon: none given, and the robust plan for η = {ROUTE_ETA} does not lead to the goal "
-        "from every start; give one, or move hazards away from the only way"
-    )
-
-
-def route_steps(plan: RobustPlan) -> int | None:
-    """Steps to a goal if nothing goes wrong, from the worst start; None if one does not arrive."""
-    sim = plan.simulator
-    layout = layout_of(sim)
-    goal = layout.cells[tuple(layout.positions.T)] == GOAL
-    states = np.asarray(sim.starts)
-    for step in range(sim.horizon + 1):
-        if goal[states].all():
-            return step
-        if step < sim.horizon:
-            states = sim.successor_at(step)[states, plan.actions[step][states]]
-    return None
-
-
-def layout_of(sim: AbstractSimulator) -> GridLayout:
-    """Where the poses lie."""
-    if sim.layout is None or sim.layout.headings is None:
-        raise ValueError("simulator: it has no poses, so there is nothing to see from them")
-    return sim.layout
-
-
-def headings_in(layout: GridLayout) -> NDArray[np.int8]:
-    """Where each pose looks [S], clockwise from north."""
-    if layout.headings is None:
-        raise ValueError("layout: its states have no headings")
-    return layout.headings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -29,11 +28,7 @@ class Stand(NamedTuple):
     ahead_y: jax.Array
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["rays", "poses", "room", "turn"],
-    meta_fields=["pixel"],
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Whereabouts:
     """The map and all poses on it; a pytree."""
@@ -45,7 +40,7 @@ class Whereabouts:
     """How far from there along either axis the robot may be, in pixels [S]."""
     turn: jax.Array
     """How far it may be turned, radians."""
-    pixel: float
+    pixel: float = field(metadata={"static": True})
     """Metres."""
 
     def stand(self, bits: jax.Array, state: jax.Array) -> Stand:
@@ -79,12 +74,6 @@ def to_somebody(stand: Stand, episode: BuildingEpisode, dx: jax.Array, dy: jax.A
     met = (reach > 0) & (along > 0) & (episode.radius > 0)
     near = jnp.maximum(along - jnp.sqrt(jnp.maximum(reach, 0.0)), 0.0)
     return jnp.where(met, near, jnp.inf)
-
-
-def headings(angles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Unit vectors [n, 2] of degrees clockwise from north."""
-    turned = np.deg2rad(90.0 - angles)
-    return np.stack([np.cos(turned), np.sin(turned)], axis=1)
 
 
 def room_at(

@@ -11,7 +11,6 @@ within twenty. What is met, and where, is the same: up to float32, about 10‚Åª‚Å
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -40,7 +39,7 @@ class Hits(NamedTuple):
     """Did it meet a pixel's side that is parallel to y?"""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["table"], meta_fields=[])
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RayMap:
     """A map to cast rays on. Points are in pixels, x to the right and y up from its corner."""
@@ -191,13 +190,11 @@ def _cast_together(
         ]
         ends = [_cast(*(array[i] for array in whole)) for i in range(size)]
         return tuple(jnp.stack(part) for part in zip(*ends, strict=True)), (True, True)  # type: ignore[return-value]
-    shapes = [array.shape[1:] if has else array.shape
-              for array, has in zip(rays, batched[1:], strict=True)]  # fmt: skip
-    shape = jnp.broadcast_shapes(*shapes)
+    led = [array if has else array[None] for array, has in zip(rays, batched[1:], strict=True)]
+    shape = jnp.broadcast_shapes(*(array.shape[1:] for array in led))
     whole = []
-    for array, has in zip(rays, batched[1:], strict=True):
-        own = array.shape[1:] if has else array.shape
-        lead = (size,) if has else (1,)
-        spread = array.reshape(*lead, *(1,) * (len(shape) - len(own)), *own)
+    for array in led:
+        lead, *own = array.shape
+        spread = array.reshape(lead, *(1,) * (len(shape) - len(own)), *own)
         whole.append(jnp.broadcast_to(spread, (size, *shape)))
     return _cast(table, *whole), (True, True)

@@ -2,36 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator
-from tasid.maps.layout import FREE, HAZARD, GridLayout
+from tasid.maps.layout import FREE, HAZARD
 from tasid.maps.sources.floor import Floor
-from tasid.targets.worlds.building.both import BothEmission
-from tasid.targets.worlds.building.camera import CameraEmission
+from tasid.targets.worlds.building.camera import NOISE_WORDS, SIDE, CameraEmission
+from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.lidar import LidarEmission
-from tasid.targets.worlds.building.places import Places, layout_of
-from tasid.targets.worlds.building.pose import Whereabouts, headings, room_at
+from tasid.targets.worlds.building.places import Places
+from tasid.targets.worlds.building.pose import DRAWS, Whereabouts, room_at
 from tasid.targets.worlds.building.rays import ray_map
+from tasid.targets.worlds.counter_hash import random_bits
+from tasid.targets.worlds.route import layout_of
 
 SENSORS = ("lidar", "camera", "both")
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BothEmission:
+    """x = picture and ranges, uint8 [64 + ⌈beams / 64⌉, 64, 3]: the ranges are rows below it.
+
+    Observations are one array, and what learns from pictures should learn from this one too. So
+    ranges are grey pixels, 64 to a row, 0 for a drop-out and 255 for the limit: at a limit of 10 m
+    a level is 4 cm, about the noise of the laser. Both sensors look from the same point at the same
+    moment.
+    """
+
+    camera: CameraEmission
+    lidar: LidarEmission
+
+    @property
+    def rows(self) -> int:
+        """Of ranges."""
+        return -(-self.lidar.beams // SIDE)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return (SIDE + self.rows, SIDE, 3)
+
+    def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
+        """Draw x ~ q(· | state) in this episode."""
+        beams = self.lidar.beams
+        bits = random_bits(key, DRAWS + NOISE_WORDS + 3 * beams)
+        stand = self.camera.whereabouts.stand(bits[:DRAWS], state)
+        picture = self.camera.picture(stand, bits[DRAWS : DRAWS + NOISE_WORDS], episode)
+        noise = bits[DRAWS + NOISE_WORDS :].reshape(3, beams)
+        ranges = self.lidar.scan(stand, noise, episode)
+        grey = jnp.round(ranges * (255.0 / self.lidar.limit)).astype(jnp.uint8)
+        below = jnp.zeros(self.rows * SIDE, jnp.uint8).at[:beams].set(grey)
+        spread = jnp.broadcast_to(below.reshape(self.rows, SIDE, 1), (self.rows, SIDE, 3))
+        return jnp.concatenate([picture, spread])
+
+
 def emission_of(
     places: Places, sim: AbstractSimulator, truth: Floor, options: dict[str, Any]
-) -> tuple[LidarEmission | CameraEmission | BothEmission, Whereabouts]:
+) -> tuple[LidarEmission | CameraEmission | BothEmission, jax.Array]:
+    """What the robot senses on the true floor, and its poses in pixels as in `Whereabouts`."""
     solid, offset = _solid(truth)
     pixel, layout = truth.picture.resolution, layout_of(sim)
     centres = layout.centres(np.arange(sim.num_states))
     points = (centres - truth.picture.corner) / pixel - offset
-    ahead = headings_of(layout)
+    assert layout.angles is not None, "poses look somewhere"
+    turned = np.deg2rad(90.0 - layout.angles)
+    poses = jnp.asarray(np.column_stack([points, np.cos(turned), np.sin(turned)]), jnp.float32)
     whereabouts = Whereabouts(
         rays=ray_map(solid),
-        poses=jnp.asarray(np.concatenate([points, ahead], axis=1), jnp.float32),
+        poses=poses,
         room=jnp.asarray(room_at(solid, points, options["jitter"] / pixel), jnp.float32),
         turn=jnp.float32(np.deg2rad(options["turn_jitter"])),
         pixel=float(pixel),
@@ -50,14 +95,7 @@ def emission_of(
         "camera": camera,
         "both": BothEmission(camera, lidar),
     }
-    return emissions[options["sensor"]], whereabouts
-
-
-def headings_of(layout: GridLayout) -> NDArray[np.float64]:
-    """Unit vectors ahead [S, 2]."""
-    angles = layout.angles
-    assert angles is not None
-    return headings(angles)
+    return emissions[options["sensor"]], poses
 
 
 def _solid(floor: Floor) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -70,10 +108,10 @@ def _solid(floor: Floor) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
 
 def _stairs(places: Places) -> NDArray[np.float64]:
     """Hazards as rectangles x, y, x, y in metres from the map's corner: runs of hazard cells."""
-    rows = places.cells.shape[0]
+    cells = places.grid.cells
     zones: list[tuple[int, int, int, int]] = []
-    for row, line in enumerate(places.cells == HAZARD):
-        low = rows - 1 - row
+    for row, line in enumerate(cells == HAZARD):
+        low = cells.shape[0] - 1 - row
         edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
         for west, east in edges.reshape(-1, 2).tolist():
             above = [zone for zone in zones if zone[:3] == (west, low + 1, east)]

@@ -13,7 +13,7 @@ from tasid.maps.layout import FREE, GOAL, HAZARD, WALL
 from tasid.maps.sources.map_server import OccupancyMap, read_map
 from tasid.maps.sources.text_map import parse
 from tasid.maps.sources.trouble import MapError
-from tasid.targets.worlds.building.floor import RESOLUTION, DrawnFloor, office_floor
+from tasid.targets.worlds.building.floor import RESOLUTION, office_floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,9 @@ def site_of(where: str | None, number: int | None, cell_size: float) -> Site:
     A text map is a file or the text itself; a character is a cell.
     """
     if where is None:
-        return _drawn(office_floor(number), number)
+        floor = office_floor(number)
+        name = "office floor" if number is None else f"office floor {number}"
+        return Site(floor.picture, floor.hazards, [floor.dock], [floor.goal], name)
     if number is not None:
         raise MapError(f"floor: {number} with a map; floors by number are drawn, not read")
     if "\n" in where:
@@ -46,11 +48,6 @@ def site_of(where: str | None, number: int | None, cell_size: float) -> Site:
     if not path.is_file():
         raise MapError(f"map: {where}: no such file")
     return _written(path.read_text(encoding="utf-8"), cell_size, f"text map {path.name}")
-
-
-def _drawn(floor: DrawnFloor, number: int | None) -> Site:
-    name = "office floor" if number is None else f"office floor {number}"
-    return Site(floor.picture, floor.hazards, [floor.dock], [floor.goal], name)
 
 
 def _written(text: str, size: float, source: str) -> Site:

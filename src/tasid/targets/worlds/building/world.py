@@ -19,16 +19,19 @@ from tasid.maps import AbstractSimulator, perturb
 from tasid.maps.layout import FREE
 from tasid.maps.sources.floor import Floor
 from tasid.maps.sources.grid import Rewards
+from tasid.maps.sources.trouble import MapError
 from tasid.targets.block import BlockMDP, block_mdp
 from tasid.targets.worlds.building.doors import with_doors
-from tasid.targets.worlds.building.episode import worlds_with
-from tasid.targets.worlds.building.obstacles import days_of
-from tasid.targets.worlds.building.places import Places, layout_of, places_of, robust_horizon
+from tasid.targets.worlds.building.episode import days_of, worlds_with
+from tasid.targets.worlds.building.places import Places, places_of
 from tasid.targets.worlds.building.sensors import SENSORS, emission_of
 from tasid.targets.worlds.building.site import site_of
+from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
 
 NAME = "building"
 ANYWHERE = "anywhere"
+_LONGEST = 4096
+"""Steps, beyond which a plan that does not arrive never will."""
 
 
 def building(
@@ -104,8 +107,8 @@ def building(
     sim = _simulator(places, source, options)
     shut, world_map = with_doors(places, sim, closed_doors)
     world = perturb(world_map, eta=eta, seed=seed, per_step=per_step)
-    emission, whereabouts = emission_of(places, sim, shut, options)
-    days = days_of(places, sim, whereabouts, float(obstacles))
+    emission, poses = emission_of(places, sim, shut, options)
+    days = days_of(places, sim, poses, float(obstacles))
     return block_mdp(
         NAME,
         options,
@@ -168,5 +171,12 @@ def _simulator(places: Places, source: str, options: dict[str, Any]) -> Abstract
     if options["starts"] == ANYWHERE:
         kinds = layout_of(far).cells[tuple(layout_of(far).positions.T)]
         far = far.with_start(np.flatnonzero(kinds == FREE).tolist())
-    given = options["horizon"]
-    return far.with_horizon(robust_horizon(far) if given is None else given)
+    horizon = options["horizon"]
+    if horizon is None:
+        horizon = robust_horizon(far, first=32, longest=_LONGEST)
+    if horizon is None:
+        raise MapError(
+            f"horizon: none given, and the robust plan for η = {ROUTE_ETA} does not lead to the "
+            "goal from every start; give one, or move hazards away from the only way"
+        )
+    return far.with_horizon(horizon)
