@@ -183,7 +183,17 @@ def brief(path: Path) -> str:
         "| setting | the paper's episodes | episodes | ratio | ≥ 0.95 | skill "
         "| episodes by `auto` | ratio | ≥ 0.95 |\n|---|---|---|---|---|---|---|---|---|"
     )
-    return "\n".join([header, *(_group_line(group, rows) for group in GROUPS)])
+    lines = [header, *(_group_line(group, rows) for group in GROUPS)]
+    return "\n".join([*lines, "", f"{_failures(rows, auto=False)} {_failures(rows, auto=True)}"])
+
+
+def _failures(rows: Sequence[dict[str, Any]], *, auto: bool) -> str:
+    """How many runs fell short of 0.95, and how far."""
+    ratios = [row["ratio"] for row in rows if row["auto"] == auto]
+    short = [ratio for ratio in ratios if ratio < 0.95]
+    how = "by `auto`" if auto else "with given numbers of episodes"
+    lowest = f", the lowest at {min(ratios):.3f}" if short else ""
+    return f"Of {len(ratios)} runs {how}, {len(short) or 'none'} ended below 0.95{lowest}."
 
 
 def _group_line(group: Group, rows: Sequence[dict[str, Any]]) -> str:
