@@ -35,7 +35,7 @@ for _name, _value in _SETTINGS.items():
     os.environ[_name.upper()] = str(_value)
 
 
-_ROOM = 1.5 * 2**30
+_ROOM = 1.2 * 2**30
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -99,7 +99,7 @@ def blended(env: tasid.BlockMDP, number: int, distinct: int) -> np.ndarray:
     walks = np.swapaxes(np.asarray(wandering(env.target, distinct)), 0, 1)
     rng = np.random.default_rng(7)
     one, two = rng.integers(distinct, size=(2, number))
-    share = rng.choice([0.0, 0.5, 0.5], size=(number, *[1] * (walks.ndim - 1)))
+    share = rng.choice(np.float32([0.0, 0.5, 0.5]), size=(number, *[1] * (walks.ndim - 1)))
     return ((1 - share) * walks[one] + share * walks[two]).astype(walks.dtype)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from tasid.runs.events import Callback
@@ -31,13 +31,22 @@ def side_by_side(jobs: Sequence[Job[Result]], callbacks: Sequence[Callback]) -> 
         with speaking:
             if halt.is_set():
                 raise _Halted
-            for callback in callbacks:
-                callback(event)
+            try:
+                for callback in callbacks:
+                    callback(event)
+            except BaseException:
+                halt.set()
+                raise
 
     with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
         running = [pool.submit(job, [tell]) for job in jobs]
         try:
-            return [one.result() for one in running]
+            wait(running, return_when=FIRST_EXCEPTION)
         finally:
             halt.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
+    troubles = [one.exception() for one in running if not one.cancelled()]
+    for trouble in troubles:
+        if trouble is not None and not isinstance(trouble, _Halted):
+            raise trouble
+    return [one.result() for one in running]
