@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasid.beliefs.classes import KINDS
 from tasid.learning import METHODS
 from tasid.learning.belief.agreement import agreed_findings
+from tasid.learning.belief.fits import policy_of
 from tasid.learning.belief.method import BatchEnded, Learnt, belief
 from tasid.learning.belief.saved import check_saved
 from tasid.learning.belief.slips import Slip
@@ -291,16 +292,7 @@ def _learn_beliefs(
         memory=memory,
         begin=begin,
     )
-    policy = BeliefPolicy(
-        plan,
-        learnt.best.classes.kind,
-        learnt.best.feature_map,
-        learnt.best.emission,
-        float(learnt.setting.weights().eta),
-        target.observation_shape,
-        target.observation_dtype,
-        target.environment,
-    )
+    policy = policy_of(learnt.setting, learnt.best, plan, target)
     return LearningResult(policy, learnt.recorded.number, _belief_diagnostics(learnt, plan))
 
 

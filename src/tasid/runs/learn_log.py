@@ -10,12 +10,12 @@ from typing import Any
 from tasid.beliefs.classes import KINDS
 from tasid.learning.belief.agreement import agreed_findings
 from tasid.learning.belief.findings import Findings
+from tasid.learning.belief.fits import policy_of
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import LearntFromLog, learn_log
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.planning.perturbation import check_decodable
 from tasid.maps.simulator import check_map
-from tasid.policies import BeliefPolicy
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
 from tasid.runs.learn import Diagnostics, LearningResult
@@ -64,16 +64,7 @@ def learn_from_episodes(
     learnt = learn_log(
         log.recorded, plan, tells=log.tells_ends, kinds=None if classes is None else [classes]
     )
-    policy = BeliefPolicy(
-        plan,
-        learnt.best.classes.kind,
-        learnt.best.feature_map,
-        learnt.best.emission,
-        float(learnt.setting.weights().eta),
-        log.observation_shape,
-        log.observation_dtype,
-        log.environment,
-    )
+    policy = policy_of(learnt.setting, learnt.best, plan, log)
     notes = _diagnostics(learnt, plan)
     if run_dir is not None:
         policy.save(Path(run_dir) / "policy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +20,7 @@ from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import Scaled
 from tasid.learning.belief.episodes import Recorded
 from tasid.maps import RobustPlan
+from tasid.policies.belief_policy import BeliefPolicy
 
 DIMENSIONS = 64
 """Directions in which classes are told apart, at most. In those left out all classes are one, and
@@ -85,6 +87,22 @@ def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
         jnp.float32(LEAP),
     )
     return BeliefActor(tracker, fit.feature_map, setting.advantage)
+
+
+def policy_of(
+    setting: BeliefSetting, fit: BeliefFit, plan: RobustPlan, source: Any
+) -> BeliefPolicy:
+    """The same with its plan, to keep; `source` is the target or the log that taught it."""
+    return BeliefPolicy(
+        plan,
+        fit.classes.kind,
+        fit.feature_map,
+        fit.emission,
+        float(setting.weights().eta),
+        source.observation_shape,
+        source.observation_dtype,
+        source.environment,
+    )
 
 
 def setting_for(plan: RobustPlan) -> BeliefSetting:
