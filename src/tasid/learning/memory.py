@@ -50,8 +50,9 @@ class SharedMemory:
 
 
 def seal_of(*data: ArrayLike) -> str:
-    """Tells apart what fits were made of."""
+    """Tells apart what fits were made of, numbers and shapes."""
     digest = hashlib.sha256()
-    for table in data:
-        digest.update(np.ascontiguousarray(table).tobytes())
+    for table in map(np.ascontiguousarray, data):
+        digest.update(f"{table.dtype.str}{table.shape}".encode())
+        digest.update(table.tobytes())
     return digest.hexdigest()
