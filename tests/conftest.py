@@ -2,8 +2,8 @@
 
 Most of the time of these tests would go into compiling, so nothing is optimised unless a test asks
 for it (`AS_USERS`); `XLA_FLAGS= make test` runs everything as users compile it. Compiled programs
-are kept, for the processes that tests start and for the next time. Workers keep them apart: JAX
-writes its cache without a lock.
+are kept, for other workers, for the processes that tests start and for the next time. JAX writes
+them without a lock, but with a checksum: what two have written at once is compiled again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 _KEPT = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 _SETTINGS = {
-    "jax_compilation_cache_dir": str(_KEPT / os.environ.get("PYTEST_XDIST_WORKER", "alone")),
+    "jax_compilation_cache_dir": str(_KEPT),
     "jax_persistent_cache_min_compile_time_secs": 0.1,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }

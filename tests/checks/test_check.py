@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import tasid
+from commands import run
 from tasid.checks.check import check_target
 from tasid.checks.separability import Accuracy, separability
 from tasid.checks.sight import leaks
 from tasid.checks.sites import equal_pairs
 from tasid.checks.subject import Subject
-from tasid.cli import main
 
 ROOM = "#####\n#..L#\n#S..#\n#..G#\n#####"
 MAP = tasid.AbstractSimulator.from_text_map(ROOM, horizon=8)
@@ -297,20 +297,12 @@ def test_accuracy_is_held_against_a_binomial():
 # ---------------------------------------------------------------- the command
 
 
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main(["check", *map(str, arguments)])
-    got = capsys.readouterr()
-    assert (stop.value.code or 0) == code, got.err
-    return got.out
-
-
 def test_the_command_answers_in_words_and_in_json(capsys):
     flags = ["combination-lock", "--horizon", 3, "--episodes", 64]
-    out = run(capsys, *flags)
+    out = run(capsys, "check", *flags).out
     assert out.endswith("fits\n")
     assert "ok      actions: 10 in both" in out
-    got = json.loads(run(capsys, *flags, "--json"))
+    got = json.loads(run(capsys, "check", *flags, "--json").out)
     assert (got["ok"], got["problems"]) == (True, [])
     assert got["population_limit"]["loss"] == pytest.approx(0.0, abs=1e-9)
 
@@ -318,7 +310,7 @@ def test_the_command_answers_in_words_and_in_json(capsys):
 def test_the_command_checks_where_no_eta_could_be_planned_for(capsys):
     """Gymnasium's lake slips in two of three steps unless told otherwise."""
     lake = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--horizon", 5]
-    found = json.loads(run(capsys, *lake, "--episodes", 4, "--json"))
+    found = json.loads(run(capsys, "check", *lake, "--episodes", 4, "--json").out)
     assert not found["ok"]
     assert any("nobody can tell" in one for one in found["problems"])
 
@@ -326,7 +318,7 @@ def test_the_command_checks_where_no_eta_could_be_planned_for(capsys):
 def test_the_command_names_a_map_that_does_not_fit(capsys, tmp_path):
     (tmp_path / "room.txt").write_text(ROOM)
     flags = ["combination-lock", "--horizon", 3, "--simulator", tmp_path / "room.txt"]
-    got = json.loads(run(capsys, *flags, "--json"))
+    got = json.loads(run(capsys, "check", *flags, "--json").out)
     assert not got["ok"]
     assert got["problems"] == ["actions: the map has 4, the target 10"]
-    assert run(capsys, *flags).endswith("does not fit: 1 problem\n")
+    assert run(capsys, "check", *flags).out.endswith("does not fit: 1 problem\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from typing import get_args
 import pytest
 
 import tasid
+from commands import run, run_json
 from tasid import theory
-from tasid.cli import main
 from tasid.maps.outcomes import outcomes
 from tasid.models import MLP
 from tasid.theory import Exploration, Setting, StartSetting, budget_table
@@ -22,23 +21,9 @@ SIZE = ["--log-class-size", str(math.log(1000))]
 SETTING = Setting(horizon=5, actions=10, eta=0.25, log_class_size=math.log(1000), delta=0.125)
 
 
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main(["budget", *map(str, arguments)])
-    got = capsys.readouterr()
-    assert (stop.value.code or 0) == code, got.err
-    return got
-
-
-def run_json(capsys, *arguments):
-    out = run(capsys, *arguments, "--json").out
-    assert out.count("\n") == 1, "one object, nothing else"
-    return json.loads(out)
-
-
 def test_the_printed_formula_by_hand(capsys):
     # 8·5²·10³ / (½·(½)²) · ln 8000 = 1 600 000 · 8.98719682066197
-    table = run_json(capsys, *BY_HAND, *SIZE)
+    table = run_json(capsys, "budget", *BY_HAND, *SIZE)
     assert table["n_decode"] == 14_379_515
     assert table["n_total"] == 4 * 14_379_515
     rows = {(row["reading"], row["union"]): row["n_decode"] for row in table["readings"]}
@@ -50,7 +35,7 @@ def test_the_printed_formula_by_hand(capsys):
 def test_it_is_what_the_theory_says(capsys):
     start = ["--starts", 3, "--min-probability", 0.2, "--margin", 0.5, "--complexity", 7]
     flags = ["--return-range", 2.5, "--outcomes", 4, "--weight", 0.25, *start]
-    table = run_json(capsys, *BY_HAND, *SIZE, *flags)
+    table = run_json(capsys, "budget", *BY_HAND, *SIZE, *flags)
     setting = Setting(**{**vars(SETTING), "return_range": 2.5})
     assert table["return_range"] == 2.5
     assert len(table["readings"]) == 6
@@ -87,13 +72,13 @@ def test_what_is_not_said_is_the_locks(capsys):
         wanted = network.num_parameters * 32 * math.log(2)
         assert budget_table.lock_class_size(horizon, actions) == pytest.approx(wanted)
         assert outcomes(env.simulator).most == budget_table.LOCK_OUTCOMES
-    table = run_json(capsys)
+    table = run_json(capsys, "budget")
     assert (table["horizon"], table["outcome"][0]["outcomes"]) == (40, 3)
     assert table["log_class_size"] == budget_table.lock_class_size(40, 10)
     assert table["starts"] == []
-    two = run_json(capsys, "--actions", 2)
+    two = run_json(capsys, "budget", "--actions", 2)
     assert two["outcome"][0]["outcomes"] == 2
-    assert run_json(capsys, "--actions", 1)["outcome"] == []
+    assert run_json(capsys, "budget", "--actions", 1)["outcome"] == []
 
 
 @pytest.mark.parametrize(
@@ -101,12 +86,12 @@ def test_what_is_not_said_is_the_locks(capsys):
     [(5, 10_000, False), (10, 11_000, True), (20, 48_000, True), (40, 393_000, True)],
 )
 def test_measured_counts(capsys, horizon, paper, belief):
-    practice = run_json(capsys, "--horizon", horizon)["practice"]
+    practice = run_json(capsys, "budget", "--horizon", horizon)["practice"]
     assert practice["paper"] == paper, "the median in the paper's appendix"
     assert (practice["belief"] is not None) == belief
     assert len(practice["paper_seeds"]) == 5
     assert bool(practice["notes"]) != belief
-    said = run(capsys, "--horizon", horizon).out
+    said = run(capsys, "budget", "--horizon", horizon).out
     assert f"{paper:,}" in said
     assert ("2 of the paper's 5 seeds did not get there" in said) == (horizon == 10)
 
@@ -120,18 +105,18 @@ def test_measured_counts(capsys, horizon, paper, belief):
     ],
 )
 def test_where_nothing_was_measured_nothing_is_made_up(capsys, flags, words):
-    practice = run_json(capsys, *flags)["practice"]
+    practice = run_json(capsys, "budget", *flags)["practice"]
     assert practice["paper"] is practice["belief"] is practice["paper_seeds"] is None
     assert any(words in note for note in practice["notes"])
-    said = run(capsys, *flags).out
+    said = run(capsys, "budget", *flags).out
     assert words in said
     assert said.count("not measured") >= 2
 
 
 def test_the_text_has_every_count(capsys):
     start = ["--starts", 2, "--margin", 0.5, "--complexity", 7]
-    table = run_json(capsys, *BY_HAND, *SIZE, *start)
-    said = run(capsys, *BY_HAND, *SIZE, *start).out
+    table = run_json(capsys, "budget", *BY_HAND, *SIZE, *start)
+    said = run(capsys, "budget", *BY_HAND, *SIZE, *start).out
     for row in (*table["readings"], *table["outcome"], *table["starts"]):
         assert f"{row['n_total']:,}" in said
     assert "14,379,515" in said
@@ -161,14 +146,14 @@ def test_the_text_has_every_count(capsys):
     ],
 )
 def test_bad_input_is_one_message_and_code_two(capsys, flags, words):
-    got = run(capsys, *flags, code=2)
+    got = run(capsys, "budget", *flags, code=2)
     assert words in got.err
     assert "Traceback" not in got.err
     assert got.out == ""
 
 
 def test_counts_beyond_floats_are_whole_numbers(capsys):
-    table = run_json(capsys, "--epsilon", "1e-300", *SIZE)
+    table = run_json(capsys, "budget", "--epsilon", "1e-300", *SIZE)
     assert isinstance(table["n_total"], int)
     assert table["n_total"] > 10**305
 

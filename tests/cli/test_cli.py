@@ -16,22 +16,10 @@ from pathlib import Path
 import pytest
 
 import tasid
+from commands import run, run_json
 from tasid.cli import main
 
 TRAIN = ["train", "combination-lock", "--horizon", "4", "--set", "num_actions=3", "--episodes"]
-
-
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    assert (stop.value.code or 0) == code, capsys.readouterr().err
-    return capsys.readouterr()
-
-
-def run_json(capsys, *arguments):
-    out = run(capsys, *arguments, "--json").out
-    assert out.count("\n") == 1, "one object, nothing else"
-    return json.loads(out)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tasid
-from tasid.cli import main
+from commands import run
 from tasid.maps.sources.gym_id import registered_id
 
 MODULE = """
@@ -59,14 +59,6 @@ def stranger(learned, tmp_path, monkeypatch):
     yield tmp_path, environment["name"]
     sys.modules.pop("stranger", None)
     gymnasium.registry.pop(name, None)
-
-
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    got = capsys.readouterr()
-    assert (stop.value.code or 0) == code, got.err
-    return got
 
 
 @pytest.mark.parametrize("command", ["evaluate", "watch"])

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from test_sources_text_map import lava, lava_map
 
+from commands import run, run_json
 from tasid.cli import main
 from tasid.maps import AbstractSimulator, certify, robust_dp, worst_case_value
 from tasid.maps.planning.backward import frontier_when_cheaper, layers
@@ -17,20 +18,6 @@ from tasid.maps.planning.flips import Way, bisected, in_words, spans_of, way_of
 from tasid.report import plan_picture
 from tasid.report.figures.grid_heat import arrival_values
 from tasid.report.figures.routes import Routes
-
-
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main(["plan", *map(str, arguments)])
-    got = capsys.readouterr()
-    assert (stop.value.code or 0) == code, got.err
-    return got
-
-
-def run_json(capsys, *arguments):
-    got = run(capsys, *arguments, "--json")
-    assert got.out.count("\n") == 1
-    return json.loads(got.out)
 
 
 def pixels_of(path):
@@ -62,96 +49,97 @@ def test_the_start_is_chosen_by_label_or_index(capsys, tmp_path):
     for source in (tmp_path / "alley.txt", tmp_path / "saved"):
         given = [source, "--horizon", 4, "--eta", 0]
         for how in (["--start-state", "2,0"], ["--map", "start_state=[2, 0]"]):
-            got = run_json(capsys, *given, *how)
+            got = run_json(capsys, "plan", *given, *how)
             assert got["route"][0]["state"] == [2, 0]
             assert got["nominal_value"] == pytest.approx(0.99)
-        assert run_json(capsys, *given, "--start-state", 1)["route"][0]["state"] == [1, 0]
-        said = run(capsys, *given, "--start-state", "7,7", code=2).err
+        assert run_json(capsys, "plan", *given, "--start-state", 1)["route"][0]["state"] == [1, 0]
+        said = run(capsys, "plan", *given, "--start-state", "7,7", code=2).err
         assert "start_state: 7,7 is neither the label of a state (0,0, " in said
-        assert run(capsys, *given, "--start-state", -1, code=2).err
+        assert run(capsys, "plan", *given, "--start-state", -1, code=2).err
     lake = ["gym:FrozenLake-v1", "--deterministic", "most-likely", "--start-state", 14]
-    assert run_json(capsys, *lake)["route"][0]["state"] == 14
+    assert run_json(capsys, "plan", *lake)["route"][0]["state"] == 14
 
 
 def test_a_plan_too_large_for_memory_has_the_same_answer(capsys, tmp_path, monkeypatch):
     (tmp_path / "field.txt").write_text("S...\n.L..\n...G\n")
     given = [tmp_path / "field.txt", "--horizon", 9]
-    whole = run_json(capsys, *given)
+    whole = run_json(capsys, "plan", *given)
     monkeypatch.setattr("tasid.maps.planning.thrifty.policy_is_huge", lambda _: True)
     monkeypatch.setattr("tasid.maps.robust_plans", None)
     monkeypatch.setattr("tasid.maps.planning.robust_dp", None)
-    assert run_json(capsys, *given) == whole
+    assert run_json(capsys, "plan", *given) == whole
 
 
 def test_a_map_explored_from_its_start_has_no_other(capsys, tmp_path):
     far = AbstractSimulator.from_function(lambda s, a: (s + a, 0.0), 0, 2, horizon=3)
     far.save(tmp_path / "far")
-    said = run(capsys, tmp_path / "far", "--start-state", 2, code=2).err
+    said = run(capsys, "plan", tmp_path / "far", "--start-state", 2, code=2).err
     assert "start_state: 2 on a map that was explored 3 steps far from its own start" in said
 
 
 def test_a_plan_that_stays_or_goes_elsewhere_says_why(capsys, tmp_path):
     # At η = 0.4 the two steps between lava earn 0.6·(0.6 − 0.4) − 0.4 < 0.
     (tmp_path / "alley.txt").write_text("####LL#\nS.....G\n####LL#")
-    got = run(capsys, tmp_path / "alley.txt", "--eta", 0.4).out
+    got = run(capsys, "plan", tmp_path / "alley.txt", "--eta", 0.4).out
     assert "The plan stays where it is: against η = 0.4 and within 18 steps nothing is" in got
-    assert "nothing is gained" not in run(capsys, tmp_path / "alley.txt", "--eta", 0.1).out
+    assert "nothing is gained" not in run(capsys, "plan", tmp_path / "alley.txt", "--eta", 0.1).out
     (tmp_path / "fork.txt").write_text(".###LL#\nS.....G\n.###LL#")
-    got = run(capsys, tmp_path / "fork.txt", "--eta", 0.4).out
+    got = run(capsys, "plan", tmp_path / "fork.txt", "--eta", 0.4).out
     assert "The plan does not go to a goal: against η = 0.4 and within 18 steps" in got
     (tmp_path / "open.txt").write_text("S...G")
-    assert run_json(capsys, tmp_path / "open.txt")["arrives"] is True
-    assert run_json(capsys, "combination-lock")["arrives"] is None
+    assert run_json(capsys, "plan", tmp_path / "open.txt")["arrives"] is True
+    assert run_json(capsys, "plan", "combination-lock")["arrives"] is None
 
 
 def test_a_text_map(capsys, tmp_path):
     (tmp_path / "lava.txt").write_text(lava_map(11))
-    got = run_json(capsys, tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36)
+    got = run_json(capsys, "plan", tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36)
     assert got["worst_case_value"] == pytest.approx(0.691, abs=6e-4)
     assert (got["states"], got["actions"], got["horizon"]) == (144, 5, 36)
     assert got["route"][0]["state"] == [1, 4, "E"]
-    north = run_json(capsys, tmp_path / "lava.txt", "--moves", "turn", "--set", "heading=N")
+    north = run_json(capsys, "plan", tmp_path / "lava.txt", "--moves", "turn", "--set", "heading=N")
     assert north["route"][0]["state"] == [1, 4, "N"]
 
 
 def test_an_occupancy_map(capsys, room, tmp_path):
     places = ["--start", "-0.9,0.0", "--goal", "0.9,0.0", "--cell-size", "0.1"]
-    got = run_json(capsys, room, *places, "--eta", "0")
+    got = run_json(capsys, "plan", room, *places, "--eta", "0")
     # From column 1 to column 19 of 20; the table covers rows 4 and 5 of 10, so row 5 needs 1 up.
     assert got["best_nominal_value"] == pytest.approx(1 - 0.01 * 19)
     assert got["route"][0]["state"] == [-0.85, 0.05]
-    wide = run_json(capsys, room, *places, "--eta", "0", "--robot-radius", "0.1")
+    wide = run_json(capsys, "plan", room, *places, "--eta", "0", "--robot-radius", "0.1")
     assert wide["states"] < got["states"]
     zones = ["--hazard", "0,0.3,0.1", "--hazard", "-0.2,-0.5,0.2,-0.2", "--png", tmp_path / "r.png"]
-    assert "picture" in run(capsys, room, *places, *zones, "--moves", "turn").out
+    assert "picture" in run(capsys, "plan", room, *places, *zones, "--moves", "turn").out
     assert pixels_of(tmp_path / "r.png").shape[1] > 1000
 
 
 def test_tables_and_saved_simulators(capsys, tmp_path):
     np.savez(tmp_path / "t.npz", successor=[[0, 1], [1, 1]], reward=[[0, 0], [1, 0.5]], horizon=4)
-    assert run_json(capsys, tmp_path / "t.npz", "--eta", 0)["worst_case_value"] == 3.0
+    assert run_json(capsys, "plan", tmp_path / "t.npz", "--eta", 0)["worst_case_value"] == 3.0
     lava().save(tmp_path / "saved")
-    got = run_json(capsys, tmp_path / "saved", "--horizon", 30)
+    got = run_json(capsys, "plan", tmp_path / "saved", "--horizon", 30)
     assert (got["horizon"], got["states"]) == (30, 144)
     png = tmp_path / "saved.png"
-    assert "picture" in run(capsys, tmp_path / "saved", "--png", png).out
+    assert "picture" in run(capsys, "plan", tmp_path / "saved", "--png", png).out
     plan_picture(robust_dp(lava(), eta=0.1), tmp_path / "fresh.png")
     assert png.read_bytes() == (tmp_path / "fresh.png").read_bytes()  # the layout was kept
 
 
 def test_toy_text_by_its_id(capsys):
-    got = run_json(capsys, "gym:FrozenLake-v1", "--set", "is_slippery=false", "--eta", "0")
+    got = run_json(capsys, "plan", "gym:FrozenLake-v1", "--set", "is_slippery=false", "--eta", "0")
     assert (got["worst_case_value"], got["horizon"], got["implied_eta"]) == (1.0, 100, 0.0)
-    err = run(capsys, "gym:FrozenLake-v1", "--set", "success_rate=0.8", code=2).err
+    err = run(capsys, "plan", "gym:FrozenLake-v1", "--set", "success_rate=0.8", code=2).err
     assert "env: P[0][0] = " in err
     assert "most-likely" in err
     flags = ["--set", "success_rate=0.8", "--deterministic", "most-likely", "--horizon", "20"]
-    got = run_json(capsys, "gym:FrozenLake-v1", *flags, "--eta", "0.2")
+    got = run_json(capsys, "plan", "gym:FrozenLake-v1", *flags, "--eta", "0.2")
     assert got["implied_eta"] == 0.2
     assert (
-        "η of the environment on this map      0.2" in run(capsys, "gym:FrozenLake-v1", *flags).out
+        "η of the environment on this map      0.2"
+        in run(capsys, "plan", "gym:FrozenLake-v1", *flags).out
     )
-    many = run_json(capsys, "gym:Taxi-v4", "--horizon", "20")
+    many = run_json(capsys, "plan", "gym:Taxi-v4", "--horizon", "20")
     assert (many["states"], len(many["route"])) == (500, 20)
 
 
@@ -185,7 +173,7 @@ def test_bad_sources_are_one_message_and_code_two(capsys, tmp_path, monkeypatch,
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00S")
     (tmp_path / "map.jpg").write_bytes(b"")
     (tmp_path / "map.npz").write_bytes(b"")
-    got = run(capsys, *arguments, code=2)
+    got = run(capsys, "plan", *arguments, code=2)
     assert words in got.err
     assert got.err.startswith("tasid: ")
     assert "Traceback" not in got.err
@@ -194,12 +182,12 @@ def test_bad_sources_are_one_message_and_code_two(capsys, tmp_path, monkeypatch,
 
 def test_warnings_go_to_standard_error_and_the_plan_is_made(capsys, tmp_path):
     (tmp_path / "far.txt").write_text("S....G")
-    got = run(capsys, tmp_path / "far.txt", "--horizon", "3", "--json")
+    got = run(capsys, "plan", tmp_path / "far.txt", "--horizon", "3", "--json")
     assert json.loads(got.out)["worst_case_value"] == pytest.approx(-0.03)
     assert got.err.startswith("tasid: warning: horizon: 3 steps are too few to reach the goal; at ")
     assert "5 are needed" in got.err
     (tmp_path / "cut.txt").write_text("S.#G")
-    got = run(capsys, tmp_path / "cut.txt", "--horizon", "3", "--json")
+    got = run(capsys, "plan", tmp_path / "cut.txt", "--horizon", "3", "--json")
     assert got.err.endswith("S+#G\n")
 
 
@@ -285,14 +273,14 @@ def test_every_eta_belongs_to_one_way():
 def test_flips_are_printed_and_in_the_answer(capsys, tmp_path):
     (tmp_path / "lava.txt").write_text(lava_map(11))
     flags = [tmp_path / "lava.txt", "--moves", "turn", "--horizon", 36]
-    flips = run_json(capsys, *flags)["flips"]
+    flips = run_json(capsys, "plan", *flags)["flips"]
     assert [(f["steps_before"], f["steps_after"]) for f in flips[:2]] == [(8, 10), (10, 12)]
     assert all(f["low"] < f["eta"] < f["high"] for f in flips)
-    assert "The route changes at η ≈ 0.0026" in run(capsys, *flags).out
+    assert "The route changes at η ≈ 0.0026" in run(capsys, "plan", *flags).out
     png = tmp_path / "lava.png"
-    assert run_json(capsys, *flags, "--png", png)["flips"] == flips
+    assert run_json(capsys, "plan", *flags, "--png", png)["flips"] == flips
     # Layered maps have routes through states instead of cells.
-    lock = run_json(capsys, "combination-lock", "--horizon", 5, "--env-seed", 3)["flips"]
+    lock = run_json(capsys, "plan", "combination-lock", "--horizon", 5, "--env-seed", 3)["flips"]
     assert all(f["steps_before"] == f["steps_after"] == 5 for f in lock)
 
 
@@ -396,7 +384,9 @@ def test_options_of_a_map_are_spelled_alike_wherever_a_map_is_named(capsys, room
     ]
     flags = ["--start=-0.7,0,N", "--goal", "0.7,0", "--cell-size", "0.2"]
     turning = ["--map", "moves=turn", "--horizon", "12"]
-    one, two, three = (run_json(capsys, room, *way, *turning) for way in (spelled, listed, flags))
+    one, two, three = (
+        run_json(capsys, "plan", room, *way, *turning) for way in (spelled, listed, flags)
+    )
     assert one == two == three
     seen = []
     monkeypatch.setattr("tasid.checks.check.check_target", lambda world, sim, **_: seen.append(sim))
@@ -406,6 +396,8 @@ def test_options_of_a_map_are_spelled_alike_wherever_a_map_is_named(capsys, room
 
 
 def test_a_map_option_that_is_none_is_told_by_its_flag(capsys, room):
-    assert "--map: 'goal' is not KEY=VALUE" in run(capsys, room, "--map", "goal", code=2).err
-    said = run(capsys, room, "--map", "start=here", "--map", "goal=0,0", code=2).err
+    assert (
+        "--map: 'goal' is not KEY=VALUE" in run(capsys, "plan", room, "--map", "goal", code=2).err
+    )
+    said = run(capsys, "plan", room, "--map", "start=here", "--map", "goal=0,0", code=2).err
     assert "start: ['here'] is neither (x, y) nor (x, y, heading)" in said

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import tasid
-from tasid.cli import main
+from commands import run
 from tasid.maps.layout import GridLayout
 from tasid.report.figures.filmstrip import episode_gif, episode_strip
 from tasid.report.figures.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
@@ -274,40 +274,32 @@ def test_the_public_name_returns_an_episode_that_saves_itself(believed, lock, tm
 # ---------------------------------------------------------------- the command
 
 
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main(["watch", *map(str, arguments)])
-    got = capsys.readouterr()
-    assert (stop.value.code or 0) == code, got.err
-    return got
-
-
 def test_the_command_tells_and_draws(capsys, learned, tmp_path):
     learned.policy.save(tmp_path / "policy")
     gif, png = tmp_path / "e.gif", tmp_path / "e.png"
-    got = run(capsys, tmp_path, "--gif", gif, "--png", png, "--frames", 3, "--json")
+    got = run(capsys, "watch", tmp_path, "--gif", gif, "--png", png, "--frames", 3, "--json")
     answer = json.loads(got.out)
     assert (answer["gif"], answer["png"]) == (str(gif), str(png))
     assert answer["steps"] == answer["horizon"] == 5
     assert len(answer["actions"]) == len(answer["confidence"]) == 5
     assert len(list(frames(gif))) == 5
     assert png.is_file()
-    out = run(capsys, tmp_path, "--episode", 1).out
+    out = run(capsys, "watch", tmp_path, "--episode", 1).out
     assert "in 5 steps of 5, position right in" in out
 
 
 def test_the_command_tells_beliefs(capsys, believed, tmp_path):
     believed.policy.save(tmp_path / "policy")
-    answer = json.loads(run(capsys, tmp_path, "--json").out)
+    answer = json.loads(run(capsys, "watch", tmp_path, "--json").out)
     for h, belief in enumerate(answer["beliefs"]):
         state, probability = belief[0]
         assert (state, probability) == (answer["states"][h], answer["confidence"][h])
-    assert "in 5 steps of 5, position right in" in run(capsys, tmp_path).out
+    assert "in 5 steps of 5, position right in" in run(capsys, "watch", tmp_path).out
 
 
 def test_the_command_refuses_what_it_cannot_do(capsys, learned, tmp_path):
     replace(learned.policy, environment=None).save(tmp_path / "policy")
-    assert "say which one with --env" in run(capsys, tmp_path, code=2).err
+    assert "say which one with --env" in run(capsys, "watch", tmp_path, code=2).err
     assert "should end in .gif" in run(
         capsys, tmp_path, "--env", "combination-lock", "--set", "horizon=5", "--set",
         "num_actions=4", "--gif", tmp_path / "film.txt", code=2).err  # fmt: skip

@@ -10,19 +10,13 @@ import numpy as np
 import pytest
 
 import tasid
+from commands import run
 from tasid.checks.scoring import yardsticks
 from tasid.cli import main
 from tasid.report.text.command import rerun_command
 from tasid.runs.train import _asked
 
 LAKE = ["gym:FrozenLake-v1", "--simulator", "gym:FrozenLake-v1", "--set", "success_rate=0.9"]
-
-
-def run(capsys, *arguments, code=0):
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    assert (stop.value.code or 0) == code, capsys.readouterr().err
-    return capsys.readouterr()
 
 
 @pytest.fixture(scope="module")

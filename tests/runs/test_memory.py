@@ -5,9 +5,9 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from test_cli import run
 
 import tasid
+from commands import run
 from tasid.runs import memory
 
 
