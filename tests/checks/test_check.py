@@ -297,6 +297,14 @@ def test_accuracy_is_held_against_a_binomial():
 # ---------------------------------------------------------------- the command
 
 
+def test_an_eta_that_cannot_be_learned_with_does_not_fit(lock):
+    found = check_target(lock, eta=0.5, episodes=8)
+    assert [one.text for one in found.findings if one.name == "η to plan for"] == [
+        "0.5; from 0.5 on nobody can tell what happened"
+    ]
+    assert not found.ok
+
+
 def test_the_command_answers_in_words_and_in_json(capsys):
     flags = ["combination-lock", "--horizon", 3, "--episodes", 64]
     out = run(capsys, "check", *flags).out

@@ -19,6 +19,8 @@ import tasid
 from commands import run, run_json
 from tasid.cli import main
 
+LAKE = "gym:FrozenLake-v1"
+RECORD = ["--episodes", "3", "--out", "log"]
 TRAIN = ["train", "combination-lock", "--horizon", "4", "--set", "num_actions=3", "--episodes"]
 
 
@@ -72,7 +74,9 @@ def test_evaluate_in_another_instance(capsys, folder):
     same = run_json(capsys, "evaluate", folder, "--episodes", "500")
     other = run_json(capsys, "evaluate", folder, "--episodes", "500", "--env-seed", "6")
     noisy = run_json(capsys, "evaluate", folder, "--episodes", "500", "--set", "noise=2.0")
-    assert other["robust_value"] != same["robust_value"]
+    there = tasid.make("combination-lock", horizon=4, num_actions=3, seed=6)
+    best = there.latent.robust_value(tasid.robust_dp(there.simulator, eta=0.1))
+    assert other["robust_value"] == pytest.approx(best)
     assert "evaluation_episodes" not in same
     words = "the policy's map is not this environment's"
     assert words in run(capsys, "evaluate", folder, "--episodes", "20", "--env-seed", "6").err
@@ -95,6 +99,21 @@ def test_a_run_is_not_overwritten_unasked(capsys, folder):
     assert "exists already" in err
     assert "--overwrite" in err
     assert (folder / "result.json").read_bytes() == before
+
+
+def test_a_run_is_not_overwritten_from_python_either(folder, lock):
+    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    with pytest.raises(ValueError, match=r"run_dir: .* is a run of `tasid train`"):
+        tasid.learn(lock, eta=0.1, episodes=16, run_dir=folder)
+    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
+
+
+def test_the_folder_of_several_runs_leads_to_one_of_them(capsys, folder, tmp_path):
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "seed-5").symlink_to(folder)
+    for command in ("report", "evaluate"):
+        err = run(capsys, command, tmp_path / "sweep", code=2).err
+        assert f"give one of its runs, e.g. {tmp_path / 'sweep' / 'seed-5'}" in err
 
 
 def test_a_foreign_folder_is_never_overwritten(capsys, tmp_path):
@@ -140,6 +159,11 @@ def test_a_failed_run_leaves_nothing_and_loses_nothing(capsys, folder, tmp_path,
         (["train", "combination-lock", "--seed", "x"], "--seed"),
         (["plan", "nowhere"], "neither a file or folder here nor an environment"),
         (["plan", "combination-lock", "--eta", "2"], "eta: 2"),
+        (["plan", LAKE, "--env-seed", "3"], f"--env-seed: 3 with {LAKE}"),
+        (["check", LAKE, "--simulator", LAKE, "--env-seed", "3"], f"--env-seed: 3 with {LAKE}"),
+        (["check", "combination-lock", "--sensor", "lidar"], "--sensor: lidar"),
+        (["record", "combination-lock", *RECORD, "--env-seed", "-1"], "--env-seed: -1 is not in 0"),
+        (["record", "mine", *RECORD, "--import", "mine.py"], "--import: mine.py: no such file"),
         (["evaluate", "nowhere"], "nowhere"),
         (["report", "nowhere"], "nowhere"),
         (["fly"], "fly"),
@@ -207,6 +231,23 @@ def sleep():
 tasid.cli.main(["sleep"])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, b"tasid: interrupted\n")
+
+
+def test_an_interrupt_of_an_import_ends_the_process(tmp_path):
+    """Compiled modules make errors of their own of what is raised in them, or crash."""
+    (tmp_path / "compiled.py").write_text(
+        "import os, signal, time\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(5)\n"
+        "except KeyboardInterrupt:\n    raise ImportError('error while initializing') from None\n"
+    )
+    start = (
+        "import signal, tasid.cli; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "tasid.cli.main(['plan', 'combination-lock', '--import', 'compiled'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start], cwd=tmp_path, capture_output=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (130, b"tasid: interrupted\n")
 
 

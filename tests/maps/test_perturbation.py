@@ -59,6 +59,15 @@ def test_a_drawn_xi_is_no_member_below_its_own_eta(sim, eta, seed):
     assert answer.why.startswith(f"ξ keeps the action with probability {kept[first]:.6g} < 1 − η")
 
 
+@pytest.mark.parametrize(
+    ("seed", "error", "message"),
+    [("a", TypeError, "seed: 'a' is not a whole"), (-1, ValueError, "seed: -1 is not in 0")],
+)
+def test_what_is_no_seed_is_named(seed, error, message):
+    with pytest.raises(error, match=message):
+        perturb(AbstractSimulator([[0]], [[0.0]], horizon=1), eta=0.1, seed=seed)
+
+
 def test_a_xi_without_steps_reports_step_0():
     sim = AbstractSimulator([[0, 1], [1, 0]], [[0, 1], [1, 0]], horizon=3)
     xi = np.broadcast_to(np.eye(2), (2, 2, 2)).copy()

@@ -348,6 +348,8 @@ def test_the_route_names_steps_labels_actions_and_rewards(chain):
     [
         (3, 0, r"h: 3 is not a step; steps run 0 … 2"),
         (-1, 0, r"h: -1 is not a step"),
+        (0.5, 0, r"h: 0.5 is not a step"),
+        (0, None, r"s: None is not a state"),
         (0, 3, r"s: 3 is not a state; states run 0 … 2"),
         (0, -1, r"s: -1 is not a state"),
     ],

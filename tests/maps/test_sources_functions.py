@@ -160,3 +160,8 @@ def test_an_error_inside_the_function_is_not_hidden():
 
     with pytest.raises(ZeroDivisionError, match="fell over"):
         make(step, 0, 1, horizon=1)
+
+
+def test_what_is_no_function_is_named():
+    with pytest.raises(TypeError, match="step: 5 is no function of a state and an action"):
+        AbstractSimulator.from_function(5, 0, 2, horizon=4)

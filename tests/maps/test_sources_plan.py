@@ -154,7 +154,7 @@ def test_toy_text_by_its_id(capsys):
         (["map.txt", "--goal", "1,1"], "goal: not an option of map.txt; its options: moves, head"),
         (["map.txt", "--moves", "fly"], "moves: 'fly' is none of"),
         (["map.txt", "--set", "colour=3"], "colour: not an option of map.txt"),
-        (["broken.txt"], "text: '?' in line 1, column 2"),
+        (["broken.txt"], "broken.txt: '?' in line 1, column 2"),
         (["binary.txt"], "binary.txt: not a text file"),
         (["map.jpg"], "source: 'map.jpg' is not a map; maps are .txt"),
         (["map.npz"], "map.npz: not a file of plain numeric tables"),
@@ -401,3 +401,9 @@ def test_a_map_option_that_is_none_is_told_by_its_flag(capsys, room):
     )
     said = run(capsys, "plan", room, "--map", "start=here", "--map", "goal=0,0", code=2).err
     assert "start: ['here'] is neither (x, y) nor (x, y, heading)" in said
+
+
+def test_a_file_that_is_no_map_is_named(capsys, tmp_path):
+    (tmp_path / "room.txt").write_text("...G")
+    err = run(capsys, "plan", tmp_path / "room.txt", "--horizon", "4", code=2).err
+    assert f"{tmp_path / 'room.txt'}: the map has no start 'S'" in err

@@ -301,5 +301,5 @@ def test_the_command_refuses_what_it_cannot_do(capsys, learned, tmp_path):
     replace(learned.policy, environment=None).save(tmp_path / "policy")
     assert "say which one with --env" in run(capsys, "watch", tmp_path, code=2).err
     assert "should end in .gif" in run(
-        capsys, tmp_path, "--env", "combination-lock", "--set", "horizon=5", "--set",
+        capsys, "watch", tmp_path, "--env", "combination-lock", "--set", "horizon=5", "--set",
         "num_actions=4", "--gif", tmp_path / "film.txt", code=2).err  # fmt: skip

@@ -138,8 +138,15 @@ def test_an_agent_refuses(believed):
     agent = believed.policy.agent()
     with pytest.raises(ValueError, match=r"observation: shape \(3,\) at step 0.*\(16,\)"):
         agent.act(np.zeros(3))
-    with pytest.raises(ValueError, match="not finite at step 0"):
-        agent.act(np.full(16, np.nan))
+    for bad in (np.nan, np.inf, 1e300):
+        with pytest.raises(ValueError, match="not finite at step 0"):
+            agent.act(np.full(16, bad))
+    agent.act(np.zeros(16))
+    belief = agent.belief
+    with pytest.raises(ValueError, match=r"observation: numbers up to 1e\+19 at step 1, too large"):
+        agent.act(np.full(16, 1e19, np.float32))
+    assert agent.belief == belief
+    agent.reset()
     for _ in range(5):
         agent.act(np.zeros(16))
     with pytest.raises(ValueError, match="horizon is 5 steps; call reset"):
@@ -226,8 +233,18 @@ def test_what_is_no_seed_is_named(lock, seed):
         tasid.learn(lock, eta=0.1, episodes=64, seed=seed)
 
 
-def test_what_is_no_map_is_named():
+def test_what_is_no_policy_is_named(lock, believed):
+    with pytest.raises(TypeError, match="policy: RobustPlan is none"):
+        tasid.evaluate(believed.policy.plan, lock)
+    for episodes in (1.5, "many", None):
+        with pytest.raises(TypeError, match=f"episodes: {episodes!r} is not a whole number"):
+            tasid.evaluate(believed.policy, lock, episodes=episodes)
+
+
+def test_what_is_no_map_is_named(lock):
     with pytest.raises(TypeError, match="simulator: str is no map"):
         tasid.robust_dp("floor", eta=0.1)
+    with pytest.raises(TypeError, match="simulator: str is no map"):
+        tasid.learn(lock, "floor", eta=0.1, episodes=16)
     with pytest.raises(TypeError, match="simulator: NoneType is no map"):
         tasid.learn_from_episodes([], None, eta=0.1)

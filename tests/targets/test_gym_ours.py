@@ -134,6 +134,8 @@ def test_actions_are_checked():
     env.reset(seed=0)
     with pytest.raises(ValueError, match="action: 4 is not in"):
         env.step(4)
+    with pytest.raises(ValueError, match=r"action: 0\.5 is not in"):
+        env.step(0.5)
     vector = gymnasium.make_vec(LOCK, num_envs=2, **OPTIONS[LOCK])
     vector.reset(seed=0)
     with pytest.raises(ValueError, match="actions"):

@@ -22,8 +22,9 @@ from tasid.learning import METHODS
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
 from tasid.maps.planning.perturbation import checked_eta
+from tasid.maps.size import check_seed
 from tasid.targets import BlockMDP, Target
-from tasid.targets.target import check_seed, check_wrapped, for_horizon
+from tasid.targets.target import check_wrapped, for_horizon
 
 _EPISODES = 160
 _ROUNDING = 1e-9
@@ -102,6 +103,10 @@ def check_target(
         raise ValueError("simulator: this target brings no map of its own; give one")
     rate: SlipRate | None = None
     target, findings = _fitted(env, sim)
+    if eta >= 0.5:
+        findings.append(
+            problem("η to plan for", f"{eta:g}; from 0.5 on nobody can tell what happened")
+        )
     findings.extend(_eta_of_the_table(env, sim, eta))
     if target is not None:
         subject = Subject(target, sim, eta, episodes, seed)

@@ -52,10 +52,13 @@ class Yardsticks:
 def yardsticks(policy: BeliefPolicy | Policy | PPOPolicy, env: Target) -> Yardsticks | None:
     """The exact values to hold a score of this policy against, where they can be known.
 
-    A policy without a plan is held against the robust one for the environment's own η.
+    A policy without a plan is held against the robust one for the environment's own η, and one
+    with a plan for another map than the environment's against the plan for that.
     """
     if not isinstance(policy, PPOPolicy):
         plan = policy.plan
+        if isinstance(env, BlockMDP) and not env.brings(plan.simulator):
+            plan = robust_dp(env.simulator, eta=plan.eta)
     elif isinstance(env, BlockMDP) and "eta" in env.options:
         plan = robust_dp(env.simulator, eta=float(env.options["eta"]))
     else:

@@ -75,8 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def keep_compiled_code() -> None:
     """Tell JAX, which is imported later, where to keep compiled code between runs."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(home) / "tasid" / "xla"))
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tasid" / "xla"
+    there = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
+    if os.access(there, os.W_OK):  # else nothing is kept, and JAX does not complain
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place))
     # Small functions, too: a run has a hundred of them.
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 

@@ -65,6 +65,11 @@ EpisodesSeed = Annotated[
 EnvSeed = Annotated[
     int | None, typer.Option(help="Instance of the environment.", callback=ranges.seeds)
 ]
+InstanceSeed = Annotated[
+    int | None,
+    typer.Option(help="Instance of the environment; the seed if not given.", callback=ranges.seeds),
+]
+Sensor = Annotated[str | None, typer.Option(help="What a robot sees with: lidar, camera or both.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An option of the environment; repeatable."),
@@ -152,18 +157,30 @@ def world_options(
     env_seed: int | None,
     horizon: int | None,
     eta: float | None,
+    sensor: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """All options of an environment to learn or record in, its instance's seed included."""
+    """All options of an environment to act in, its instance's seed included."""
     ours = not env.startswith("gym:")
+    if sensor is not None and env != "building":
+        raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
     flags = {"horizon": horizon, "eta": eta} if ours else {}
-    options = environment_options(settings, **flags, **more) | reset_options(env, reset)
+    options = environment_options(settings, **flags, sensor=sensor, **more)
+    options |= reset_options(env, reset)
+    options = instance(env, env_seed) | options
     if ours:
         options.setdefault("eta", USUAL_ETA)
-        options.setdefault("seed", seed if env_seed is None else env_seed)
-    elif env_seed is not None:
-        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
+        options.setdefault("seed", seed)
     return options
+
+
+def instance(env: str, env_seed: int | None) -> dict[str, Any]:
+    """The option that --env-seed stands for; other environments than ours have no instances."""
+    if env_seed is None:
+        return {}
+    if env.startswith("gym:"):
+        raise ValueError(f"--env-seed: {env_seed} with {env}, whose episodes come from --seed")
+    return {"seed": env_seed}
 
 
 def map_options(settings: list[str] | None, start_state: str | None = None) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from tasid.cli.arguments import (
     Json,
     MapSettings,
     ResetOptions,
+    Sensor,
     Settings,
     Simulator,
     StartState,
-    environment_options,
     eta_for,
     implied_eta,
     map_for,
-    reset_options,
+    world_options,
 )
 from tasid.cli.imports import Imports, import_all
 
@@ -46,6 +46,7 @@ def check(
     ] = 160,
     seed: EpisodesSeed = 0,
     env_seed: EnvSeed = None,
+    sensor: Sensor = None,
     settings: Settings = None,
     reset: ResetOptions = None,
     imports: Imports = None,
@@ -59,13 +60,16 @@ def check(
     from tasid.targets.registry import open_world
 
     import_all(imports)
-    ours = not env.startswith("gym:")
-    options = environment_options(settings, **({"horizon": horizon} if ours else {}))
-    options |= reset_options(env, reset)
-    if ours:
-        options = {"eta": USUAL_ETA if eta is None else eta, "seed": 0, **options}
-        if env_seed is not None:
-            options["seed"] = env_seed
+    options = world_options(
+        env,
+        settings,
+        reset,
+        seed=0,
+        env_seed=env_seed,
+        horizon=horizon,
+        eta=eta,
+        sensor=sensor,
+    )
     sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
     if eta is None and implied_eta(sim) >= 0.5:
         eta = USUAL_ETA  # nothing to plan for: the check says so instead of being refused

@@ -32,8 +32,8 @@ def evaluate(
     planned = None if isinstance(loaded, PPOPolicy) else loaded.simulator
     if isinstance(world, BlockMDP) and planned is not None and not world.brings(planned):
         notice(
-            "the policy's map is not this environment's: its plan is another one here, and so are "
-            "the robust value and all that is held against it"
+            "the policy's map is not this environment's: what it earns is held against the robust "
+            "plan for this environment's own map"
         )
     result |= {"episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
     answer(result, print_scores, as_json=as_json)

@@ -1,9 +1,10 @@
 """Ctrl-C and SIGTERM end a command within seconds, whatever JAX is doing at that moment.
 
-The first one is raised in the command, which saves and tidies up. Python can only do that between
-two of its own instructions, and a compiled fit may take minutes: a thread waits a few seconds, and
-then ends the process from the outside. All files are whole at every moment, so nothing is lost but
-what was not yet on disk. A second signal ends the process at once.
+The first one is raised in the command, which saves and tidies up; not while modules are imported,
+where the process just ends. Python can only raise between two of its own instructions, and a
+compiled fit may take minutes: a thread waits a few seconds, and then ends the process from the
+outside. All files are whole at every moment, so nothing is lost but what was not yet on disk. A
+second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class _Watch:
         """In the main thread, between two instructions."""
         if self.first is None:
             self.first = number
+        if _importing():
+            self._end(at_once=False)
         raise KeyboardInterrupt
 
     def look(self, pipe: int) -> None:
@@ -81,6 +84,12 @@ class _Watch:
             print(*([f"tasid: {words}"] if words else []), _GOODBYE, sep="\n", file=sys.stderr)
             sys.stderr.flush()
         os._exit(self.code)
+
+
+def _importing() -> bool:
+    """Is a module being imported? Compiled ones crash if anything is raised in the middle."""
+    specs = [getattr(module, "__spec__", None) for module in list(sys.modules.values())]
+    return any(getattr(spec, "_initializing", False) for spec in specs)
 
 
 _GOODBYE = "tasid: interrupted"

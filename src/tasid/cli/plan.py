@@ -63,6 +63,7 @@ def plan(
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.maps import RobustPlan, certify, policy_value
     from tasid.maps.planning.flips import arrives, changes_of, in_words, likeliest_starts
+    from tasid.maps.sources import is_map
 
     import_all(imports)
     options = environment_options(
@@ -76,6 +77,8 @@ def plan(
         deterministic=deterministic,
         seed=env_seed,
     )
+    if env_seed is not None and is_map(source):
+        raise ValueError(f"--env-seed: {env_seed} with {source}, a map that is the same for all")
     options |= map_options(map_settings, start_state)
     sim = simulator_of(source, horizon, options)
     robust, nominal = _plans(sim, eta) if png is None else _whole_plans(sim, eta)

@@ -11,16 +11,19 @@ from tasid.cli.answers import print_json
 from tasid.cli.arguments import (
     EtaOrMaps,
     Horizon,
+    InstanceSeed,
     Json,
     MapSettings,
     ResetOptions,
     Seed,
+    Sensor,
     Settings,
     StartState,
     eta_for,
     map_for,
     world_options,
 )
+from tasid.cli.imports import Imports, import_all
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator
@@ -53,11 +56,11 @@ def record(
     horizon: Horizon = None,
     eta: EtaOrMaps = None,
     seed: Seed = 0,
-    env_seed: Annotated[
-        int | None, typer.Option(help="Instance of the environment; the seed if not given.")
-    ] = None,
+    env_seed: InstanceSeed = None,
+    sensor: Sensor = None,
     settings: Settings = None,
     reset: ResetOptions = None,
+    imports: Imports = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that log.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -66,10 +69,18 @@ def record(
     from tasid.targets.registry import open_world
     from tasid.targets.target import for_horizon
 
+    import_all(imports)
     check_free(out, overwrite=overwrite)
     ours = not env.startswith("gym:")
     options = world_options(
-        env, settings, reset, seed=seed, env_seed=env_seed, horizon=horizon, eta=eta
+        env,
+        settings,
+        reset,
+        seed=seed,
+        env_seed=env_seed,
+        horizon=horizon,
+        eta=eta,
+        sensor=sensor,
     )
     sim = None
     if simulator is not None or ours:

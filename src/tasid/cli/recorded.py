@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasid.cli.arguments import environment_options
+from tasid.cli.arguments import environment_options, instance
 
 if TYPE_CHECKING:
     from tasid.policies import BeliefPolicy, Policy
@@ -40,7 +40,7 @@ def world_of(
         options, name = (options if env == name else {}), env
     else:
         name = _registered(str(name))
-    return open_world(name, **(options | environment_options(settings, seed=env_seed)))
+    return open_world(name, **(options | environment_options(settings, **instance(name, env_seed))))
 
 
 def _recorded(policy: BeliefPolicy | Policy | PPOPolicy) -> tuple[str | None, dict[str, Any]]:

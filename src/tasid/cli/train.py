@@ -16,10 +16,12 @@ from tasid.cli.arguments import (
     Episodes,
     EtaOrMaps,
     Horizon,
+    InstanceSeed,
     Json,
     MapSettings,
     ResetOptions,
     Seed,
+    Sensor,
     Settings,
     Simulator,
     StartState,
@@ -64,9 +66,7 @@ def train(
             callback=ranges.within(1, ranges.MOST_STEPS),
         ),
     ] = None,
-    sensor: Annotated[
-        str | None, typer.Option(help="What a robot sees with: lidar, camera or both.")
-    ] = None,
+    sensor: Sensor = None,
     algorithm: Annotated[
         str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
     ] = "tasid",
@@ -83,12 +83,7 @@ def train(
     ] = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    env_seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Instance of the environment; the seed if not given.", callback=ranges.seeds
-        ),
-    ] = None,
+    env_seed: InstanceSeed = None,
     settings: Settings = None,
     reset: ResetOptions = None,
     imports: Imports = None,

@@ -69,8 +69,6 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
 def _options(given: SimpleNamespace, seed: int, ours: bool) -> dict[str, Any]:
     """Options of the environment, the instance's seed included."""
     env, starts, sensor = given.env, given.starts, given.sensor
-    if sensor is not None and env != "building":
-        raise ValueError(f"--sensor: {sensor} with {env}; only the building has sensors to choose")
     options = world_options(
         env,
         given.settings,

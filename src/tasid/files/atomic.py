@@ -32,7 +32,10 @@ def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     target = Path(path)
     make_directory(target.parent)
     _sweep_temporaries(target.parent)
-    temporary, descriptor = _open_temporary(target.parent)
+    try:
+        temporary, descriptor = _open_temporary(target.parent)
+    except OSError as error:  # named by its temporary file, which tells nobody anything
+        raise OSError(error.errno, error.strerror, str(target)) from error
     try:
         with open(descriptor, "wb") as handle:
             handle.write(data)

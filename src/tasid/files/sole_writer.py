@@ -72,7 +72,10 @@ def sole_writer(folder: str | os.PathLike[str]) -> Iterator[None]:
 def _taken(path: Path, folder: str | os.PathLike[str]) -> int:
     """The open lock file, ours."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError as error:  # named by the lock, which tells nobody anything
+            raise OSError(error.errno, error.strerror, os.fspath(folder)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             busy = False

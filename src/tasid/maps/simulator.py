@@ -119,10 +119,10 @@ class AbstractSimulator:
 
     def check_pair(self, h: int, s: int) -> None:
         """Raise if h is not a step or s is not a state."""
-        if not 0 <= h < self.horizon:
-            raise ValueError(f"h: {h} is not a step; steps run 0 … {self.horizon - 1}")
-        if not 0 <= s < self.num_states:
-            raise ValueError(f"s: {s} is not a state; states run 0 … {self.num_states - 1}")
+        if not (is_whole(h) and 0 <= h < self.horizon):
+            raise ValueError(f"h: {h!r} is not a step; steps run 0 … {self.horizon - 1}")
+        if not (is_whole(s) and 0 <= s < self.num_states):
+            raise ValueError(f"s: {s!r} is not a state; states run 0 … {self.num_states - 1}")
 
     def replay(self, actions: Sequence[int]) -> list[int]:
         """The states met when these actions are executed from the start, start included."""

@@ -1,4 +1,4 @@
-"""How large tables may become: a few bytes of a file or a command can ask for all memory."""
+"""What numbers may be: whole, seeds, and sizes of tables, which a few bytes can make huge."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ class SizeError(ValueError):
 def is_whole(number: Any) -> bool:
     """Is it a whole number, Python's or NumPy's? True and False are none."""
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+
+
+def check_count(name: str, number: int) -> None:
+    """Refuse what is no number of things to do."""
+    if not is_whole(number):
+        raise TypeError(f"{name}: {number!r} is not a whole number")
+    if number < 1:
+        raise ValueError(f"{name}: {number} is below 1")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse what is no seed, and one of which JAX would not keep all bits."""
+    if not is_whole(seed):
+        raise TypeError(f"seed: {seed!r} is not a whole number")
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
 
 
 def refuse_larger(name: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None:

@@ -305,8 +305,14 @@ class BeliefAgent(Looking):
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
         seen, h = self._looked(observation), np.int32(self._step)
-        self._memory, column, action = _act(self._policy.actor, self._memory, seen, h)
-        self._column = np.asarray(column)
+        memory, column, action = _act(self._policy.actor, self._memory, seen, h)
+        belief = np.asarray(column)
+        if not np.isfinite(belief).all():
+            raise ValueError(
+                f"observation: numbers up to {np.abs(seen).max():.3g} at step {h}, too large to be "
+                "compared with anything that was learned"
+            )
+        self._memory, self._column = memory, belief
         self._step += 1
         return int(action)
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator, RobustPlan, best_case_value, return_range
+from tasid.maps.size import check_count
 from tasid.policies.betting import Wager, lower_bound
 from tasid.policies.certificate import ReturnCertificate
 from tasid.policies.decoder import WIDTH
@@ -211,9 +212,6 @@ def _check_numbers(delta: Any, epsilon: Any, max_episodes: Any, attempt: Any) ->
     if epsilon is not None and not 0.0 <= epsilon < math.inf:
         raise ValueError(f"epsilon: {epsilon} is no finite number from 0 up")
     for name, value in (("max_episodes", max_episodes), ("attempt", attempt)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise TypeError(f"{name}: {value!r} is not a whole number")
-        if value < 1:
-            raise ValueError(f"{name}: {value} is below 1")
+        check_count(name, value)
         if value >= 1 << 32:
             raise ValueError(f"{name}: {value} is above {(1 << 32) - 1}")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.maps.size import check_count
 from tasid.policies.decoder import WIDTH
 from tasid.targets.batches import batch_tables, episode_tables
 from tasid.targets.rollout import Actor, roll
@@ -68,8 +69,9 @@ def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int
         episodes: How many.
         seed: Draws them.
     """
-    if episodes < 1:
-        raise ValueError(f"episodes: {episodes} is below 1")
+    if not hasattr(policy, "actor"):
+        raise TypeError(f"policy: {type(policy).__name__} is none; give one that was learned")
+    check_count("episodes", episodes)
     target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
     key = jax.random.fold_in(seed_key(seed), EVALUATION)

@@ -39,9 +39,11 @@ class Looking:
             )
         if array.dtype.kind not in "biuf":
             raise TypeError(f"observation: dtype {array.dtype} at step {step} is no number")
-        if not np.isfinite(array).all():
+        with np.errstate(over="ignore"):
+            seen = array.astype(policy.observation_dtype)
+        if not (np.isfinite(array).all() and np.isfinite(seen).all()):
             raise ValueError(f"observation: not finite at step {step}")
-        return array.astype(policy.observation_dtype)
+        return seen
 
 
 class LookingInSlot(Looking):

@@ -26,6 +26,8 @@ from tasid.learning.paper.tasid import Learned, StepEnded, tasid
 from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.planning.perturbation import check_decodable
+from tasid.maps.simulator import check_map
+from tasid.maps.size import check_seed
 from tasid.maps.symmetry import labelled_symmetries
 from tasid.policies import BeliefPolicy, Policy
 from tasid.policies.files import load
@@ -38,7 +40,7 @@ from tasid.runs.starts import check_starts, paper_starts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
 from tasid.targets import Target
-from tasid.targets.target import check_seed, check_wrapped, for_horizon
+from tasid.targets.target import check_wrapped, for_horizon
 
 Episodes = int | Literal["auto"] | StartCounts
 
@@ -262,7 +264,10 @@ def saved_policy(given: BeliefPolicy | str | Path, method: str) -> BeliefPolicy:
 def _folder(run_dir: str | Path | None, seed: int | None) -> Path | None:
     if run_dir is None:
         return None
-    return Path(run_dir) if seed is None else Path(run_dir) / f"seed-{seed}"
+    folder = Path(run_dir) if seed is None else Path(run_dir) / f"seed-{seed}"
+    if (folder / "run.json").exists():
+        raise ValueError(f"run_dir: {folder} is a run of `tasid train`; give a folder of its own")
+    return folder
 
 
 def _learn_beliefs(
@@ -378,6 +383,7 @@ def _map_of(target: Target, given: AbstractSimulator | None) -> AbstractSimulato
     check_wrapped(target)
     found = target.simulator if given is None else given
     if found is not None:
+        check_map(found)
         return found
     raise ValueError("simulator: this target brings no map of its own; give one")
 

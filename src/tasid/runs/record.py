@@ -43,6 +43,7 @@ _FILES = {
     BatchEnded: "batches.jsonl",
 }
 _EVALUATION = "evaluation"
+_WHAT_WE_WRITE = "a folder that 'tasid train --out' or 'tasid reproduce --out' wrote"
 
 
 class Run:
@@ -83,9 +84,10 @@ class Run:
         try:
             loaded = json.loads(path.read_text())
         except FileNotFoundError:
+            several = sorted(self.folder.glob("seed-*"))
+            what = f"one of its runs, e.g. {several[0]}" if several else _WHAT_WE_WRITE
             raise ArtifactError(
-                f"{self.folder}: no run here (run.json is missing); give a folder that "
-                "'tasid train --out' or 'tasid reproduce --out' wrote"
+                f"{self.folder}: no run here (run.json is missing); give {what}"
             ) from None
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: not valid JSON ({error})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,9 @@ def _actor(policy: Any, target: Target) -> Actor:
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Refuse a place where something is, before episodes are played for nothing."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        if not os.access(there, os.W_OK):
+            raise PermissionError(f"{path}: {there} cannot be written to; choose another --out")
         return
     if not overwrite:
         raise FileExistsError(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
-from tasid.maps.size import is_whole
+from tasid.maps.size import check_seed, is_whole
 from tasid.maps.sources.gym_id import GYM
 from tasid.targets.block import BlockMDP
-from tasid.targets.target import check_seed
 from tasid.targets.worlds import combination_lock, lava_crossing
 from tasid.targets.worlds.building import world as building
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tasid.maps import AbstractSimulator
+from tasid.maps.size import check_seed
 
 if TYPE_CHECKING:
     from tasid.targets.latent import Latent
@@ -165,14 +166,6 @@ def episode_keys(seed_key: jax.Array, phase: Any, episodes: jax.Array) -> jax.Ar
 def keys_of_phase(phase_key: jax.Array, episodes: jax.Array) -> jax.Array:
     """Keys [W] of the episodes of one phase."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, episodes)
-
-
-def check_seed(seed: int) -> None:
-    """Refuse what is no seed, and one of which JAX would not keep all bits."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise TypeError(f"seed: {seed!r} is not a whole number")
-    if not 0 <= seed < 1 << 32:
-        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
 
 
 def seed_key(seed: int | jax.Array) -> jax.Array:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.size import refuse_larger
+from tasid.maps.simulator import AbstractSimulator, check_map
+from tasid.maps.size import check_seed, refuse_larger
 
 
 class PerturbationError(ValueError):
@@ -99,7 +99,9 @@ def perturb(
         seed: Draws p.
         per_step: Draw one for every (h, s, a) instead.
     """
+    check_map(simulator)
     eta = checked_eta(eta)
+    check_seed(seed)
     rng = np.random.default_rng(np.random.SeedSequence([0x7E71, seed]))
     shape = (simulator.num_states, simulator.num_actions, simulator.num_actions)
     if per_step:

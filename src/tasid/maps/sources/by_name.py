@@ -76,7 +76,13 @@ def _read(source: str, horizon: int | None, options: dict[str, Any]) -> Abstract
     if kind == ".txt":
         from tasid.maps.sources.text_map import from_text_map
 
-        return _called(from_text_map, source, _text(path), horizon, options)
+        try:
+            return _called(from_text_map, source, _text(path), horizon, options)
+        except MapError as error:  # of the text, which has a name here
+            name, _, trouble = str(error).partition("text: ")
+            if name:
+                raise
+            raise MapError(f"{source}: {trouble}") from None
     from tasid.maps.sources.occupancy_map import from_occupancy_map
 
     for name in ("start", "goal"):

@@ -33,6 +33,8 @@ def from_function(
     happens and nothing is paid. Every call is made twice, and many once more at the end: answers
     that differ are refused. `actions` is a number, or the values to call `step` with.
     """
+    if not callable(step):
+        raise TypeError(f"step: {step!r:.80} is no function of a state and an action")
     moves = _checked_actions(actions)
     AbstractSimulator([[0]], [[0.0]], horizon=horizon)  # checks the horizon before any work
     starts = start if isinstance(start, list) else [start]

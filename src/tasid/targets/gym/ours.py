@@ -129,7 +129,9 @@ class BlockEnv(gymnasium.Env[NDArray[Any], np.int64]):
         """Take an action, or what the perturbation makes of it."""
         if self._rows is None:
             raise ValueError("step: no episode has started; call reset() first")
-        if not self.action_space.contains(np.int64(action)):
+        if np.asarray(action).dtype.kind not in "iu" or not self.action_space.contains(
+            np.int64(action)
+        ):
             raise ValueError(f"action: {action!r} is not in {self.action_space}")
         self._rows, seen, paid, ended, late = self._block.advance(self._rows, np.array([action]))
         return seen[0], float(paid[0]), bool(ended[0]), bool(late[0]), {}
