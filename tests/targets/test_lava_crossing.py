@@ -292,12 +292,12 @@ def test_episodes_stay_bytes_and_do_not_depend_on_their_batch():
 
 
 def test_returns_agree_with_exact_value():
-    env = lava_crossing(eta=0.3)
-    keys = episode_keys(seed_key(6), DIAGNOSIS, jnp.arange(2000))
+    env = lava_crossing(eta=0.3, noise=False)  # what is seen does not matter here, and takes long
+    keys = episode_keys(seed_key(6), DIAGNOSIS, jnp.arange(1000))
     moment, _ = trace(env.target, Uniform(), keys, record=lambda *_: None)
     exact = policy_value(env.latent.world, np.full((36, env.simulator.num_states, 5), 0.2))
     returns = np.asarray(moment.returns)
-    assert returns.mean() == pytest.approx(exact, abs=4.5 * float(returns.std()) / 2000**0.5)
+    assert returns.mean() == pytest.approx(exact, abs=4.5 * float(returns.std()) / 1000**0.5)
 
 
 # ---------------------------------------------------------------- Minigrid beside it

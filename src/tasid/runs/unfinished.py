@@ -144,7 +144,10 @@ def how_to_go_on(folder: str | Path) -> str | None:
     """What to do about a run that stopped early; None if nothing is on record."""
     if not on_record(partial_of(folder)):
         return None
-    return f"{folder}: what was learned from is on record; the same command goes on from there"
+    return (
+        f"{folder}: what was learned from is on record; the same command goes on from there "
+        "(with --overwrite it starts anew, as it must if the environment has changed)"
+    )
 
 
 def _summary(place: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:

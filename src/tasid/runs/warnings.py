@@ -78,6 +78,6 @@ def _unlearned(batches: tuple[BatchEnded, ...], sim: AbstractSimulator) -> str |
         return (
             f"it often stays unclear where one is, which costs about {lost:.0%} of the range of "
             f"returns: too few episodes ({last.episodes} so far), or observations that show too "
-            "little"
+            "little; if more of both do not help, `tasid check` may find the map wrong on the way"
         )
     return None
