@@ -70,7 +70,11 @@ def of_width(actor: BeliefActor, observations: jax.Array, horizon: int) -> tuple
     return jax.lax.scan(step, first, steps)[1]
 
 
-AS_USERS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+AS_USERS = {
+    "xla_backend_optimization_level": 3,
+    "xla_cpu_use_fusion_emitters": True,
+    "xla_cpu_parallel_codegen_split_count": 32,
+}
 """XLA's defaults, whatever the tests are compiled with: bits are what optimisation may change."""
 
 
