@@ -173,20 +173,18 @@ def fused_backward(
     for table in kept:
         table[-1] = 0.0
     steps = steps or range(sim.horizon)
+    tables, everybody = _tables(sim), slice(sim.num_states)
     window = frontier if isinstance(frontier, Window) else None
     worth = [[] if window is None else window.worth(p.others(steps[0])[0]) for p in programmes]
     with ThreadPoolExecutor(threads) as pool:
         for h in reversed(steps):
-            rows = slice(sim.num_states) if frontier is None else frontier[h]
-            # Unsigned, here and in `_in_parts`: then no index is asked whether it counts from the
-            # end, which takes up to a quarter of the time.
+            rows = everybody if frontier is None else frontier[h]
             picked = None if isinstance(rows, slice) else rows.view(np.uintp)
-            tables = sim.successor_at(h).view(np.uint32), sim.reward_at(h), picked
             if window is not None and (h + 1 < steps.stop or final is None):
                 for old, values in zip(after, worth, strict=True):
                     old[window.edge(h)] = values[h + 1]
             calls = [
-                (p.step, (*tables, old, new, *p.others(h)))
+                (p.step, (*tables(h), picked, old, new, *p.others(h)))
                 for p, old, new in zip(programmes, after, value, strict=True)
             ]
             _in_parts(calls, count(rows), pool, threads)
@@ -199,10 +197,25 @@ def fused_backward(
     return [(start, kept[k] if keep else None) for k, start in enumerate(after)]
 
 
+def _tables(sim: AbstractSimulator) -> Callable[[int], tuple[NDArray[Any], NDArray[np.float64]]]:
+    """Successors and rewards of a step.
+
+    All indices are unsigned, those of rows, too: then none is asked whether it counts from the end,
+    which takes up to a quarter of the time.
+    """
+    if sim.successor.ndim == sim.reward.ndim == 2:
+        both = sim.successor.view(np.uint32), sim.reward
+        return lambda h: both
+    return lambda h: (sim.successor_at(h).view(np.uint32), sim.reward_at(h))
+
+
 def _in_parts(
     calls: list[tuple[Step, tuple[Any, ...]]], number: int, pool: Executor, threads: int
 ) -> None:
-    parts = max(1, min(threads, number // _FEWEST_ROWS))
+    parts = min(threads, number // _FEWEST_ROWS)
+    if parts <= 1:
+        _work(calls, np.uintp(0), np.uintp(number))
+        return
     cuts = [np.uintp(number * part // parts) for part in range(parts + 1)]
     waiting = [pool.submit(_work, calls, first, end) for first, end in pairwise(cuts[1:])]
     _work(calls, cuts[0], cuts[1])
