@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from commands import run
 from mdps import quick
 from tasid.cli import main
 from tasid.maps import AbstractSimulator, robust_dp
@@ -221,6 +222,12 @@ def test_the_plan_command_names_and_draws_it(house, capsys, tmp_path):
     assert "a door 0.75 m wide" in capsys.readouterr().out
     with Image.open(png) as drawn:
         assert drawn.size[0] > 400
+
+
+def test_a_plan_without_a_horizon_says_which_door_was_lost(house, capsys):
+    flags = ["--start", "1,1", "--goal", "7,1", "--cell-size", "1", "--robot-radius", "0.2"]
+    told = run(capsys, "plan", house, *flags, code=2).err
+    assert told.index("a door 0.75 m wide") < told.index("horizon: none given")
 
 
 # ---------------------------------------------------------------- driving

@@ -6,7 +6,8 @@ import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -227,15 +228,11 @@ def point(flag: str, text: str | None) -> list[float | str] | None:
 
 
 def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
-    from tasid.maps.sources import MapWarning, is_map, read_source
+    from tasid.maps.sources import is_map, read_source
 
     if is_map(source):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MapWarning)
-            sim = read_source(source, horizon=horizon, **options)
-        for warning in caught:
-            print(f"tasid: warning: {warning.message}", file=sys.stderr)
-        return sim
+        with _map_warnings_told():
+            return read_source(source, horizon=horizon, **options)
     from tasid.targets import make
     from tasid.targets.registry import ENVIRONMENTS
 
@@ -247,6 +244,20 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
     if horizon is not None:
         options.setdefault("horizon", horizon)
     return make(source, **options).simulator
+
+
+@contextmanager
+def _map_warnings_told() -> Iterator[None]:
+    """Warnings of maps as lines of ours, before the error they explain if there is one."""
+    from tasid.maps.sources import MapWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MapWarning)
+        try:
+            yield
+        finally:
+            for warning in caught:
+                print(f"tasid: warning: {warning.message}", file=sys.stderr)
 
 
 def lost_doors_of(source: str, options: dict[str, Any]) -> list[LostDoor] | None:
