@@ -230,6 +230,17 @@ def test_a_plan_without_a_horizon_says_which_door_was_lost(house, capsys):
     assert told.index("a door 0.75 m wide") < told.index("horizon: none given")
 
 
+def test_a_building_says_what_was_chosen_and_lost_on_a_map(house, capsys):
+    asked = ["plan", "building", "--set", f"map={house}", "--set"]
+    told = run(capsys, *asked, "starts=2").err
+    assert "chosen, since nobody said: start=" in told
+    assert " and 1 more and goal=" in told
+    assert "lost on the way to cells: a door 0.75 m wide" in told
+    got = run(capsys, *asked, "start=1.5,1.5,N", "--set", "goal=3.5,3.5")
+    assert "route (1.5, 1.5, 'N') → " in got.out
+    assert "chosen" not in got.err
+
+
 # ---------------------------------------------------------------- driving
 
 

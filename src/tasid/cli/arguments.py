@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasid.cli import ranges
+from tasid.cli.answers import notice
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator
@@ -135,7 +136,7 @@ def executor_of(workers: int | None, cluster: str | None) -> Executor:
 
 
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
-    """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
+    """Options from --set KEY=VALUE (TOML values, or places as x,y) and the command's own flags."""
     options = {name: value for name, value in given.items() if value is not None}
     return options | _read("--set", settings)
 
@@ -185,13 +186,10 @@ def instance(env: str, env_seed: int | None) -> dict[str, Any]:
 
 
 def map_options(settings: list[str] | None, start_state: str | None = None) -> dict[str, Any]:
-    """Map options from --map KEY=VALUE (TOML values); places may be written x,y."""
+    """Map options from --map KEY=VALUE (TOML values, or places as x,y)."""
     options = _read("--map", settings)
     if start_state is not None:
         options |= _read("--start-state", [f"start_state={start_state}"])
-    for name in _PLACES & options.keys():
-        if isinstance(options[name], str):
-            options[name] = point(f"--map {name}", options[name])
     return options
 
 
@@ -204,8 +202,13 @@ def _read(flag: str, settings: list[str] | None) -> dict[str, Any]:
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            options[key] = text
+            options[key] = point(f"{flag} {key}", text) if _is_place(key, text) else text
     return options
+
+
+def _is_place(key: str, text: str) -> bool:
+    """Is it x,y rather than a name, which environments of others may have for a goal?"""
+    return key in _PLACES and not text.strip().isidentifier()
 
 
 def run_folder(env: str, *parts: str) -> Path:
@@ -235,6 +238,7 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
             return read_source(source, horizon=horizon, **options)
     from tasid.targets import make
     from tasid.targets.registry import ENVIRONMENTS
+    from tasid.targets.worlds.building.world import remarks
 
     if source not in ENVIRONMENTS:
         raise ValueError(
@@ -243,7 +247,10 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
         )
     if horizon is not None:
         options.setdefault("horizon", horizon)
-    return make(source, **options).simulator
+    env = make(source, **options)
+    for remark in remarks(env):
+        notice(remark)
+    return env.simulator
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import RECORD, Commission, Notice, silent
 from tasid.targets import BlockMDP, Target
 from tasid.targets.registry import open_world
+from tasid.targets.worlds.building.world import remarks
 
 _SLIPS = 8
 """Estimates of what commands come to that go on record."""
@@ -71,6 +72,9 @@ def train(
     summary names, for a run that will be moved there.
     """
     world = open_world(order.environment, **order.options)
+    if isinstance(world, BlockMDP) and notice is not silent:  # doors take seconds to find
+        for remark in remarks(world):
+            notice(remark)
     begin = None if order.from_policy is None else saved_policy(order.from_policy, order.method)
     asked = _asked(order, world, begin)
     commission = Commission(folder, asked, overwrite, resume, notice)
