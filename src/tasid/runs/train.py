@@ -53,6 +53,8 @@ class Order:
     """The certificate asked for; None asks for none."""
     from_policy: str | None = None
     """The folder of the policy to go on from; None begins anew."""
+    imports: Sequence[str] = ()
+    """Files and modules of the user's that were run first, for the record."""
 
 
 def train(
@@ -205,6 +207,7 @@ def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, A
         "evaluation_episodes": order.evaluation_episodes,
         "certify": None if order.certify is None else asdict(order.certify),
         "from_policy": came,
+        "imports": list(order.imports) or None,
         "versions": versions(),
     }
     return {name: value for name, value in asked.items() if value is not None}
