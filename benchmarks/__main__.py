@@ -61,7 +61,7 @@ BENCHMARKS = {
 
 def main() -> None:
     """Run the named benchmark; without a name, say what there is."""
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print("make bench ARGS=NAME, or python -m benchmarks NAME --help, where NAME is one of")
         for name, module in BENCHMARKS.items():
             print(f"  {name:<16} {(module.__doc__ or '').splitlines()[0]}")

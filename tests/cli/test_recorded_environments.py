@@ -71,6 +71,14 @@ def test_a_recorded_name_imports_nothing(capsys, stranger, command):
     assert not (folder / "ran").exists()
 
 
+def test_advice_for_an_id_without_a_module_names_one(capsys, learned, tmp_path):
+    replace(learned.policy, environment={"name": "gym:Mine-v0", "options": {}}).save(tmp_path / "p")
+    assert (
+        "--env gym:MODULE:Mine-v0, or --import"
+        in run(capsys, "evaluate", tmp_path / "p", code=2).err
+    )
+
+
 def test_what_the_user_types_himself_is_imported(capsys, stranger):
     folder, name = stranger
     flags = ["--env", name, "--episodes", 3, "--json"]

@@ -445,16 +445,19 @@ def test_episodes_of_unequal_length_teach_the_places_of_a_corridor():
 # --- judging ---
 
 
-def judged(name, foresight, evidence=(50.0, 1.0), lead=(5.0, 0.5), left=(6.0, 0.5)):
+def judged(name, foresight, evidence=(50.0, 1.0), lead=(5.0, 0.5), left=(6.0, 0.5), fold=0):
     pairs = (foresight, lead, left, evidence)
-    return Judged(SimpleNamespace(name=name), *(Measure(*pair) for pair in pairs))
+    return Judged(SimpleNamespace(name=name), fold, *(Measure(*pair) for pair in pairs))
 
 
 def test_equal_fits_that_agree_are_decided_and_those_that_disagree_are_not():
     a, b = judged("a", (-0.5, 0.2)), judged("b", (-0.6, 0.2), evidence=(49.0, 1.0))
     assert decided([a, b], lambda one, other: 0.97) is a
-    with pytest.raises(Undecided, match=r"'a' and 'b' are equally good .* at 40% of the"):
+    with pytest.raises(Undecided, match=r"'a' .* and 'b' .* are equally good .* at 40% of the"):
         decided([a, b], lambda one, other: 0.4)
+    alike = judged("a", (-0.5, 0.2), fold=2)
+    with pytest.raises(Undecided, match=r"'a' to all but part 1 and 'a' to all but part 3 are eq"):
+        decided([a, alike], lambda one, other: 0.4)
     worse = judged("b", (-3.0, 0.2))
     assert decided([a, worse], lambda one, other: 0.4) is a
     plainer = judged("b", (-0.5, 0.2), evidence=(20.0, 1.0))

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from mdps import quick, worlds
 from tasid.maps import AbstractSimulator, SimulatorError, policy_value, robust_dp
-from tasid.maps.sources import MapError
+from tasid.maps.sources import MapError, MapWarning
 
 make = AbstractSimulator.from_function
 
@@ -47,6 +47,13 @@ def test_done_absorbs_and_step_is_never_asked_beyond_it():
     assert 3 not in asked
     assert sim.successor[end].tolist() == [end, end]
     assert sim.reward[end].tolist() == [0.0, 0.0]
+
+
+def test_actions_that_never_matter_are_suspicious():
+    with pytest.warns(MapWarning, match="in no state does it matter.* called with 'down', 'up'$"):
+        make(lambda s, a: (s + (1 if a == 1 else -1), 0.0), 0, ["down", "up"], horizon=3)
+    make(lambda s, a: (s + 1, float(a)), 0, 2, horizon=3)  # they pay differently
+    make(lambda s, a: (s + 1, 0.0), 0, 1, horizon=3)  # nothing to choose
 
 
 def test_a_state_may_end_an_episode_or_be_passed_through():

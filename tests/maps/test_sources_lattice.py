@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from commands import run
 from mdps import quick
 from tasid.cli import main
 from tasid.maps import AbstractSimulator, robust_dp
@@ -221,6 +222,23 @@ def test_the_plan_command_names_and_draws_it(house, capsys, tmp_path):
     assert "a door 0.75 m wide" in capsys.readouterr().out
     with Image.open(png) as drawn:
         assert drawn.size[0] > 400
+
+
+def test_a_plan_without_a_horizon_says_which_door_was_lost(house, capsys):
+    flags = ["--start", "1,1", "--goal", "7,1", "--cell-size", "1", "--robot-radius", "0.2"]
+    told = run(capsys, "plan", house, *flags, code=2).err
+    assert told.index("a door 0.75 m wide") < told.index("horizon: none given")
+
+
+def test_a_building_says_what_was_chosen_and_lost_on_a_map(house, capsys):
+    asked = ["plan", "building", "--set", f"map={house}", "--set"]
+    told = run(capsys, *asked, "starts=2").err
+    assert "chosen, since nobody said: start=" in told
+    assert " and 1 more and goal=" in told
+    assert "lost on the way to cells: a door 0.75 m wide" in told
+    got = run(capsys, *asked, "start=1.5,1.5,N", "--set", "goal=3.5,3.5")
+    assert "route (1.5, 1.5, 'N') → " in got.out
+    assert "chosen" not in got.err
 
 
 # ---------------------------------------------------------------- driving

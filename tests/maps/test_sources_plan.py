@@ -86,6 +86,10 @@ def test_a_plan_that_stays_or_goes_elsewhere_says_why(capsys, tmp_path):
     (tmp_path / "fork.txt").write_text(".###LL#\nS.....G\n.###LL#")
     got = run(capsys, "plan", tmp_path / "fork.txt", "--eta", 0.4).out
     assert "The plan does not go to a goal: against η = 0.4 and within 18 steps" in got
+    (tmp_path / "shut.txt").write_text("S..#G")
+    got = run(capsys, "plan", tmp_path / "shut.txt", "--horizon", 9).out
+    assert "no way leads to one" in got
+    assert "--horizon" not in got
     (tmp_path / "open.txt").write_text("S...G")
     assert run_json(capsys, "plan", tmp_path / "open.txt")["arrives"] is True
     assert run_json(capsys, "plan", "combination-lock")["arrives"] is None

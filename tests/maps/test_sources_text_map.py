@@ -144,15 +144,15 @@ def drawn(draw):
 @given(drawn(), st.sampled_from(["compass", "turn"]), st.sampled_from("NESW"), st.integers(1, 9))
 def test_a_drawn_map_is_what_its_step_function_says(drawing, moves, heading, horizon):
     rows, (x, y) = drawing
+    start = (x, y) if moves == "compass" else (x, y, heading)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MapWarning)  # goals out of reach are fine here
+        warnings.simplefilter("ignore", MapWarning)  # goals out of reach and walls around are fine
         sim = AbstractSimulator.from_text_map(
             "\n".join(rows), horizon=horizon, moves=moves, heading=heading
         )
-    start = (x, y) if moves == "compass" else (x, y, heading)
-    other = AbstractSimulator.from_function(
-        reference(rows, moves), start, 4 if moves == "compass" else 5, horizon=horizon
-    )
+        other = AbstractSimulator.from_function(
+            reference(rows, moves), start, 4 if moves == "compass" else 5, horizon=horizon
+        )
     assert set(sim.states) == set(other.states)
     assert sim.states[sim.start] == start
     where = [other.states.index(label) for label in sim.states]

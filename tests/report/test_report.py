@@ -442,7 +442,7 @@ def test_the_command_orders_the_same_run_again(monkeypatch, capsys, options, eta
     assert ordered == [Order("combination-lock", wanted, eta, episodes, seed, "paper", 300)]
 
 
-def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
+def test_the_command_repeats_what_was_asked_besides(monkeypatch, capsys, tmp_path):
     ordered = []
     monkeypatch.setattr(
         "tasid.runs.train.train", lambda order, *_, **__: ordered.append(order) or {}
@@ -455,7 +455,12 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
         "method": "belief",
         "classes": "rank",
         "evaluation_episodes": 300,
+        "imports": ["my rovers.py", "json"],
     }
+    (tmp_path / "my rovers.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my rovers", raising=False)
     words = shlex.split(rerun_command(asked).replace("\\\n", " "))
     from tasid.cli import main
 
@@ -464,6 +469,7 @@ def test_the_command_repeats_what_evidence_would_decide(monkeypatch, capsys):
     assert not stop.value.code, capsys.readouterr().err
     (order,) = ordered
     assert (order.method, order.classes, order.episodes) == ("belief", "rank", "auto")
+    assert order.imports == ("my rovers.py", "json")
 
 
 # ---------------------------------------------------------------- pictures

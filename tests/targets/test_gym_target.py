@@ -434,6 +434,9 @@ class Continuous(Line):
         self.action_space = space
 
 
+ONE = Line()
+
+
 @pytest.mark.parametrize(
     ("env", "options", "kind", "message"),
     [
@@ -452,6 +455,7 @@ class Continuous(Line):
         (lambda: 3, {}, TypeError, "gave int"),
         (3, {}, TypeError, "int is neither"),
         (Line(), {"num_envs": 2}, ValueError, "a single environment"),
+        (lambda: ONE, {}, ValueError, "the same environment twice"),
         (Line(), {"workers": True}, ValueError, "worker processes"),
     ],
 )

@@ -85,6 +85,8 @@ def print_plan(result: dict[str, Any], flips: str) -> None:
 
 
 def _no_way(result: dict[str, Any], *, stays: bool) -> str:
+    if not result["goal_in_reach"]:
+        return "The plan does not go to a goal: on this map no way leads to one from the start."
     return (
         f"The plan {'stays where it is' if stays else 'does not go to a goal'}: against "
         f"η = {result['eta']:g} and within {result['horizon']} steps nothing is gained by going, "

@@ -6,13 +6,15 @@ import os
 import sys
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tasid.cli import ranges
+from tasid.cli.answers import notice
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator
@@ -134,7 +136,7 @@ def executor_of(workers: int | None, cluster: str | None) -> Executor:
 
 
 def environment_options(settings: list[str] | None, **given: Any) -> dict[str, Any]:
-    """Environment options from --set KEY=VALUE (TOML values) and from the command's own flags."""
+    """Options from --set KEY=VALUE (TOML values, or places as x,y) and the command's own flags."""
     options = {name: value for name, value in given.items() if value is not None}
     return options | _read("--set", settings)
 
@@ -184,13 +186,10 @@ def instance(env: str, env_seed: int | None) -> dict[str, Any]:
 
 
 def map_options(settings: list[str] | None, start_state: str | None = None) -> dict[str, Any]:
-    """Map options from --map KEY=VALUE (TOML values); places may be written x,y."""
+    """Map options from --map KEY=VALUE (TOML values, or places as x,y)."""
     options = _read("--map", settings)
     if start_state is not None:
         options |= _read("--start-state", [f"start_state={start_state}"])
-    for name in _PLACES & options.keys():
-        if isinstance(options[name], str):
-            options[name] = point(f"--map {name}", options[name])
     return options
 
 
@@ -203,8 +202,13 @@ def _read(flag: str, settings: list[str] | None) -> dict[str, Any]:
         try:
             options[key] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            options[key] = text
+            options[key] = point(f"{flag} {key}", text) if _is_place(key, text) else text
     return options
+
+
+def _is_place(key: str, text: str) -> bool:
+    """Is it x,y rather than a name, which environments of others may have for a goal?"""
+    return key in _PLACES and not text.strip().isidentifier()
 
 
 def run_folder(env: str, *parts: str) -> Path:
@@ -227,17 +231,14 @@ def point(flag: str, text: str | None) -> list[float | str] | None:
 
 
 def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> AbstractSimulator:
-    from tasid.maps.sources import MapWarning, is_map, read_source
+    from tasid.maps.sources import is_map, read_source
 
     if is_map(source):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", MapWarning)
-            sim = read_source(source, horizon=horizon, **options)
-        for warning in caught:
-            print(f"tasid: warning: {warning.message}", file=sys.stderr)
-        return sim
+        with _map_warnings_told():
+            return read_source(source, horizon=horizon, **options)
     from tasid.targets import make
     from tasid.targets.registry import ENVIRONMENTS
+    from tasid.targets.worlds.building.world import remarks
 
     if source not in ENVIRONMENTS:
         raise ValueError(
@@ -246,7 +247,24 @@ def simulator_of(source: str, horizon: int | None, options: dict[str, Any]) -> A
         )
     if horizon is not None:
         options.setdefault("horizon", horizon)
-    return make(source, **options).simulator
+    env = make(source, **options)
+    for remark in remarks(env):
+        notice(remark)
+    return env.simulator
+
+
+@contextmanager
+def _map_warnings_told() -> Iterator[None]:
+    """Warnings of maps as lines of ours, before the error they explain if there is one."""
+    from tasid.maps.sources import MapWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", MapWarning)
+        try:
+            yield
+        finally:
+            for warning in caught:
+                print(f"tasid: warning: {warning.message}", file=sys.stderr)
 
 
 def lost_doors_of(source: str, options: dict[str, Any]) -> list[LostDoor] | None:

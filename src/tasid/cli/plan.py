@@ -62,7 +62,13 @@ def plan(
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.maps import RobustPlan, certify, policy_value
-    from tasid.maps.planning.flips import arrives, changes_of, in_words, likeliest_starts
+    from tasid.maps.planning.flips import (
+        arrives,
+        changes_of,
+        in_words,
+        leads_to_goal,
+        likeliest_starts,
+    )
     from tasid.maps.sources import is_map
 
     import_all(imports)
@@ -117,6 +123,8 @@ def plan(
         result["png"] = str(png)
     result["flips"] = [change.as_json() for change in changes]
     result["arrives"] = arrives(robust, likeliest)
+    if result["arrives"] is False:
+        result["goal_in_reach"] = leads_to_goal(sim, likeliest)
     if as_json:
         print_json(result)
     else:

@@ -62,11 +62,13 @@ def _registered(name: str) -> str:
 
     if not name.startswith(GYM):
         return name
-    bare = registered_id(name.removeprefix(GYM))
+    given = name.removeprefix(GYM)
+    bare = registered_id(given)
     if bare is None:
+        typed = name if ":" in given else f"{GYM}MODULE:{given}"
         raise ValueError(
             f"policy: records the environment {name}, which is not among the installed ones, and "
             "a name in a file imports nothing. If you know what it is, say so yourself: "
-            f"--env {name}, or --import FILE.py with a file that registers it"
+            f"--env {typed}, or --import FILE.py with a file that registers it"
         )
     return GYM + bare

@@ -25,7 +25,7 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
     options = _options(given, seed, ours)
     usual = 10_000 if ours else 1_000
     number = usual if given.evaluation_episodes is None else given.evaluation_episodes
-    episodes = _episodes(given.episodes)
+    episodes, imports = _episodes(given.episodes), tuple(given.imports or ())
     if given.algorithm != "tasid":
         from tasid.cli.baseline import OF_TASID, baseline_of
         from tasid.runs.baseline_run import BaselineOrder
@@ -35,7 +35,7 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
         if not ours and given.horizon is not None:
             options.setdefault("horizon", given.horizon)
         baseline = baseline_of(given.algorithm, episodes, given.epopt_epsilon)
-        return BaselineOrder(given.env, options, baseline, seed, number)
+        return BaselineOrder(given.env, options, baseline, seed, number, imports)
     if given.epopt_epsilon is not None:
         raise ValueError(
             f"--epopt-epsilon: {given.epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
@@ -63,6 +63,7 @@ def order_of(context: typer.Context, seed: int) -> Order | BaselineOrder:
         classes=given.classes,
         certify=_certify(given),
         from_policy=None if given.from_policy is None else str(given.from_policy),
+        imports=imports,
     )
 
 

@@ -184,6 +184,8 @@ class AbstractSimulator:
     ) -> AbstractSimulator:
         """What `step(state, action) -> (next_state, reward[, done])` reaches from the start.
 
+        With a number n of `actions`, `step` is called with 0 … n - 1; with a list of them, with
+        what is in it: with names, if they are names.
         Options: `start_probabilities`, `max_states`; see `sources.functions`.
         """
         from tasid.maps.sources.functions import from_function

@@ -34,6 +34,8 @@ class BaselineOrder:
     baseline: Baseline
     seed: int
     evaluation_episodes: int = 10_000
+    imports: Sequence[str] = ()
+    """Files and modules of the user's that were run first, for the record."""
 
 
 def run_baseline(
@@ -129,5 +131,6 @@ def _asked(order: BaselineOrder, world: Any) -> dict[str, Any]:
         "baseline": order.baseline.describe(order.baseline.config_for(world)),
         "seed": order.seed,
         "evaluation_episodes": order.evaluation_episodes,
+        **({"imports": list(order.imports)} if order.imports else {}),
         "versions": versions(),
     }

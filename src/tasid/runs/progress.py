@@ -52,14 +52,14 @@ class Progress(Shown):
             TextColumn(what),
             MofNCompleteColumn(),
             BarColumn(),
-            TextColumn("{task.fields[episodes]} episodes"),
+            TextColumn("{task.fields[counted]}"),
             TextColumn(f"{figure} {{task.fields[figure]}}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             quiet=quiet,
         )
-        self._task = self._bar.add_task("learn", total=None, episodes=0, figure="…")
+        self._task = self._bar.add_task("learn", total=None, counted="", figure="…")
         self._episodes = 0
         self._plain, self._words = quiet, (what, figure)
         self._said = time.monotonic()
@@ -67,22 +67,25 @@ class Progress(Shown):
     def __call__(self, event: Event) -> None:
         if isinstance(event, BatchEnded):
             figure = f"{event.return_mean:.4g} by {event.best}"
-            self.show(event.episodes, event.of, episodes=event.episodes, figure=figure)
+            self.show(event.episodes, event.of, figure=figure)
         if not isinstance(event, StepEnded):
             return
         self._episodes += event.episodes
         figure = f"{event.validation_loss:.4f}"
         self.show(event.step + 1, event.steps, episodes=self._episodes, figure=figure)
 
-    def show(self, completed: int, total: int | None, *, episodes: int, figure: str) -> None:
-        """Draw so much of the whole."""
+    def show(
+        self, completed: int, total: int | None, *, figure: str, episodes: int | None = None
+    ) -> None:
+        """Draw so much of the whole; and how many episodes it took, unless these are counted."""
+        counted = "" if episodes is None else f"{episodes} episodes"
         self._bar.update(
-            self._task, completed=completed, total=total, episodes=episodes, figure=figure
+            self._task, completed=completed, total=total, counted=counted, figure=figure
         )
         if self._plain and time.monotonic() - self._said >= _EVERY:
             what, named = self._words
             whole = "" if total is None else f" of {total}"
-            told = f"{what} {completed}{whole}, {episodes} episodes, {named} {figure}"
-            sys.stderr.write(f"tasid: {told}\n")
+            parts = (f"{what} {completed}{whole}", counted, f"{named} {figure}")
+            sys.stderr.write(f"tasid: {', '.join(filter(None, parts))}\n")
             sys.stderr.flush()
             self._said = time.monotonic()

@@ -23,6 +23,7 @@ from tasid.runs.starts import starts_record
 from tasid.runs.unfinished import RECORD, Commission, Notice, silent
 from tasid.targets import BlockMDP, Target
 from tasid.targets.registry import open_world
+from tasid.targets.worlds.building.world import remarks
 
 _SLIPS = 8
 """Estimates of what commands come to that go on record."""
@@ -52,6 +53,8 @@ class Order:
     """The certificate asked for; None asks for none."""
     from_policy: str | None = None
     """The folder of the policy to go on from; None begins anew."""
+    imports: Sequence[str] = ()
+    """Files and modules of the user's that were run first, for the record."""
 
 
 def train(
@@ -71,6 +74,9 @@ def train(
     summary names, for a run that will be moved there.
     """
     world = open_world(order.environment, **order.options)
+    if isinstance(world, BlockMDP) and notice is not silent:  # doors take seconds to find
+        for remark in remarks(world):
+            notice(remark)
     begin = None if order.from_policy is None else saved_policy(order.from_policy, order.method)
     asked = _asked(order, world, begin)
     commission = Commission(folder, asked, overwrite, resume, notice)
@@ -201,6 +207,7 @@ def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, A
         "evaluation_episodes": order.evaluation_episodes,
         "certify": None if order.certify is None else asdict(order.certify),
         "from_policy": came,
+        "imports": list(order.imports) or None,
         "versions": versions(),
     }
     return {name: value for name, value in asked.items() if value is not None}

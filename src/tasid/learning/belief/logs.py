@@ -84,6 +84,8 @@ class Judged:
     """A fit, and what the fold that it has not seen says of it."""
 
     fit: BeliefFit
+    fold: int
+    """The one that it has not seen."""
     foresight: Measure
     """ln p(rewards and ends | observations) of an episode, 0 at best."""
     lead: Measure
@@ -92,6 +94,11 @@ class Judged:
     """How much a blind guess leaves to be foreseen, over all folds."""
     evidence: Measure
     """Nats of an episode by which places explain its looks better than places nobody has seen."""
+
+    @property
+    def name(self) -> str:
+        """How it was made and of what, for several are made alike of different folds."""
+        return f"'{self.fit.name}' to all but part {self.fold + 1}"
 
     def equals(self, other: Judged) -> bool:
         """Is there nothing to choose between the two?"""
@@ -141,7 +148,7 @@ def decided(judged: Sequence[Judged], agreement: Callable[[BeliefFit, BeliefFit]
         if best.equals(rival) and (share := agreement(best.fit, rival.fit)) < _AGREE:
             raise Undecided(
                 "the recorded episodes can be read in more than one way: the fits "
-                f"'{best.fit.name}' and '{rival.fit.name}' are equally good (foresight "
+                f"{best.name} and {rival.name} are equally good (foresight "
                 f"{best.foresight} and {rival.foresight} nats an episode, looks "
                 f"{best.evidence} and {rival.evidence}), but see the episodes in the same place "
                 f"at {share:.0%} of the steps that matter only. More episodes would help."
@@ -224,6 +231,7 @@ class _Log:
         return [
             Judged(
                 one,
+                fold,
                 foresight=Measure.of(seen.foreseen),
                 lead=Measure.of(np.concatenate(leads[one.name])),
                 left=left,

@@ -93,6 +93,18 @@ def arrives(plan: Plan, start: int) -> bool | None:
     return bool(layout.cells[way_of(plan, (start,)).cells[0][-1]] == GOAL)
 
 
+def leads_to_goal(sim: AbstractSimulator, start: int) -> bool:
+    """Whether any actions lead from there to a goal of the layout, however many they are."""
+    assert sim.layout is not None
+    met = np.zeros(sim.num_states, dtype=bool)
+    level = np.array([start])
+    while level.size:
+        met[level] = True
+        after = np.unique(sim.successor[..., level, :])
+        level = after[~met[after]]
+    return bool((sim.layout.cells[tuple(sim.layout.positions[met].T)] == GOAL).any())
+
+
 def _places(sim: AbstractSimulator) -> Callable[[int], Place]:
     if sim.layout is None:
         return lambda state: (state,)

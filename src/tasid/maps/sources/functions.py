@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from tasid.maps.origin import Origin
 from tasid.maps.simulator import AbstractSimulator
 from tasid.maps.size import is_whole
-from tasid.maps.sources.trouble import MapError, finite
+from tasid.maps.sources.trouble import MapError, MapWarning, finite
 
 Step = Callable[[Any, Any], Any]
 _ASKED_AGAIN_LATER = 10_000
@@ -31,7 +32,8 @@ def from_function(
 
     States are any hashable values; a list of them means several starts. After `done` nothing
     happens and nothing is paid. Every call is made twice, and many once more at the end: answers
-    that differ are refused. `actions` is a number, or the values to call `step` with.
+    that differ are refused. With a number n of `actions`, `step` is called with 0 … n - 1;
+    with a list of them, with what is in it: with names, if they are names.
     """
     if not callable(step):
         raise TypeError(f"step: {step!r:.80} is no function of a state and an action")
@@ -45,6 +47,7 @@ def from_function(
         found.number((value, False))
     complete = found.explore(horizon)
     found.ask_again()
+    found.warn_if_nothing_matters()
     return AbstractSimulator(
         np.array(found.successor, dtype=np.int64).reshape(-1, len(moves)),
         np.array(found.reward, dtype=np.float64).reshape(-1, len(moves)),
@@ -130,6 +133,17 @@ class _Exploration:
                 before, paid = self.nodes[self.successor[place][a]], self.reward[place][a]
                 if ((after, ended), reward) != (before, paid):
                     _refuse_noise(state, move, (before[0], paid, before[1]), (after, reward, ended))
+
+    def warn_if_nothing_matters(self) -> None:
+        """Most often `step` compares actions with something else than it is called with."""
+        rows = zip(self.successor, self.reward, strict=True)
+        if len(self.moves) > 1 and all(len({*zip(*row, strict=True)}) == 1 for row in rows):
+            warnings.warn(
+                "step: in no state does it matter which action is taken; it was called with "
+                f"{', '.join(map(repr, self.moves[:4]))}{', …' if len(self.moves) > 4 else ''}",
+                MapWarning,
+                4,
+            )
 
     def _ask(self, state: Hashable, move: Any) -> tuple[Hashable, float, bool]:
         where = f"step({state!r}, {move!r})"

@@ -29,6 +29,8 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     flags += _of_certificate(asked.get("certify"))
     if isinstance(asked.get("from_policy"), Mapping):
         flags.append(("--from-policy", asked["from_policy"].get("folder")))
+    if isinstance(imports := asked.get("imports"), list):
+        flags += [("--import", one) for one in imports]
     # Null is only ever a default, and the command line has no word for it.
     options = {key: value for key, value in given.items() if value is not None}
     ours = not str(name).startswith("gym:")

@@ -60,12 +60,12 @@ class Lanes:
         maker: LaneMaker,
         number: int,
         *,
-        first: gymnasium.Env[Any, Any] | None,
+        made: Sequence[gymnasium.Env[Any, Any]] = (),
         workers: bool,
         timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
     ) -> None:
         self.maker, self.number, self.timeouts = maker, number, timeouts
-        self._first, self._workers = first, workers
+        self._made, self._workers = tuple(made), workers
         self._vector: VectorEnv[Any, Any, Any] | None = None
         self._closing: weakref.finalize[..., Any] | None = None
 
@@ -99,9 +99,10 @@ class Lanes:
         """Close all environments; using the lanes again makes new ones."""
         if self._closing is not None:
             self._closing()
-        elif self._first is not None:
-            self._first.close()
-        self._vector = self._closing = self._first = None
+        for env in self._made:
+            env.close()
+        self._vector = self._closing = None
+        self._made = ()
 
     def _running(self) -> VectorEnv[Any, Any, Any]:
         if self._vector is None:
@@ -113,9 +114,9 @@ class Lanes:
                     # JAX has threads by now, and a fork would copy their locks.
                     self._vector = AsyncVectorEnv(workers, context="forkserver", autoreset_mode=off)
             else:
-                first = partial(self.maker, self._first)
-                self._vector = SyncVectorEnv([first, *makers[1:]], autoreset_mode=off)
-                self._first = None
+                begun = [partial(self.maker, env) for env in self._made]
+                vector = SyncVectorEnv([*begun, *makers[len(begun) :]], autoreset_mode=off)
+                self._vector, self._made = vector, ()
             self._closing = weakref.finalize(self, _close, self._vector)
         return self._vector
 

@@ -104,12 +104,15 @@ def wrap(
         renewable=not single,
         begins=begins,
     )
+    made = [first]
     if workers:
-        first.close()
+        made.pop().close()
+    elif number > 1 and not isinstance(env, str):
+        made.append(_another(factory, first))
     lanes = Lanes(
         maker,
         number,
-        first=None if workers else first,
+        made=made,
         workers=workers is True,
         timeouts=Timeouts(step_timeout, reset_timeout),
     )
@@ -136,7 +139,7 @@ def _crew(maker: LaneMaker, number: int, told: dict[str, Any]) -> Any:
 
 def _alone(maker: LaneMaker, told: dict[str, Any]) -> GymTarget:
     """A target with one environment, for somebody else's process."""
-    return GymTarget(Lanes(maker, 1, first=None, workers=False), **told)
+    return GymTarget(Lanes(maker, 1, workers=False), **told)
 
 
 def _factory(
@@ -157,6 +160,17 @@ def _factory(
             "environments, nor a gymnasium.Env"
         )
     return env, getattr(env, "__name__", type(env).__name__), False
+
+
+def _another(factory: Callable[[], Env], first: Env) -> Env:
+    """A second environment; episodes side by side in one and the same would be mixed up."""
+    second = factory()
+    if second.unwrapped is first.unwrapped:
+        raise ValueError(
+            "env: the function gave the same environment twice; give a function that makes a new "
+            "one every time, or the environment itself"
+        )
+    return second
 
 
 def _begins(options: Any) -> dict[str, Any]:

@@ -9,14 +9,14 @@ plan. The task is a delivery: from a dock to the goal, without falling down the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tasid.maps import AbstractSimulator, perturb
-from tasid.maps.layout import FREE
+from tasid.maps.layout import FREE, GOAL
 from tasid.maps.sources.floor import Floor
 from tasid.maps.sources.grid import Rewards
 from tasid.maps.sources.trouble import MapError
@@ -25,7 +25,7 @@ from tasid.targets.worlds.building.doors import with_doors
 from tasid.targets.worlds.building.episode import days_of, worlds_with
 from tasid.targets.worlds.building.places import Places, places_of
 from tasid.targets.worlds.building.sensors import SENSORS, emission_of
-from tasid.targets.worlds.building.site import site_of
+from tasid.targets.worlds.building.site import Site, site_of
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
 
 NAME = "building"
@@ -120,6 +120,31 @@ def building(
     )
 
 
+def remarks(env: BlockMDP) -> list[str]:
+    """What was made of a map of the user's without asking: places chosen, doors lost."""
+    if env.name != NAME or env.options["map"] is None:
+        return []
+    doors = _floor(env.options, _site(env.options)).doors()
+    return [*_chosen(env), *(f"lost on the way to cells: {door}" for door in doors)]
+
+
+def _chosen(env: BlockMDP) -> list[str]:
+    options, sim = env.options, env.simulator
+    site, layout = _site(options), layout_of(sim)
+    goals = np.flatnonzero(layout.cells[tuple(layout.positions.T)] == GOAL)
+    chosen = []
+    if options["start"] is None and not site.docks and options["starts"] != ANYWHERE:
+        more = f" and {sim.starts.size - 1} more" if sim.starts.size > 1 else ""
+        chosen.append(f"start={_point(sim.states[sim.starts[0]])}{more}")
+    if options["goal"] is None and not site.goals:
+        chosen.append(f"goal={_point(sim.states[goals[0]][:2])}")
+    return [f"chosen, since nobody said: {' and '.join(chosen)}"] if chosen else []
+
+
+def _point(label: Any) -> str:
+    return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in label)
+
+
 def _check(options: dict[str, Any]) -> None:
     if options["sensor"] not in SENSORS:
         raise ValueError(f"sensor: {options['sensor']!r} is none of {', '.join(SENSORS)}")
@@ -147,9 +172,12 @@ def _check(options: dict[str, Any]) -> None:
         raise ValueError(f"headings: {options['headings']} is neither 4 nor 8")
 
 
-def _places(options: dict[str, Any]) -> tuple[Places, str]:
-    site = site_of(options["map"], options["floor"], options["cell_size"])
-    floor = Floor.of(
+def _site(options: Mapping[str, Any]) -> Site:
+    return site_of(options["map"], options["floor"], options["cell_size"])
+
+
+def _floor(options: Mapping[str, Any], site: Site) -> Floor:
+    return Floor.of(
         site.picture,
         cell_size=options["cell_size"],
         robot_radius=options["robot_radius"],
@@ -157,8 +185,12 @@ def _places(options: dict[str, Any]) -> tuple[Places, str]:
         hazards=site.hazards if options["hazards"] is None else options["hazards"],
         directions=options["headings"],
     )
+
+
+def _places(options: dict[str, Any]) -> tuple[Places, str]:
+    site = _site(options)
     places = places_of(
-        floor,
+        _floor(options, site),
         docks=site.docks if options["start"] is None else [options["start"]],
         goals=site.goals if options["goal"] is None else [options["goal"]],
         number=1 if options["starts"] == ANYWHERE else int(options["starts"]),
