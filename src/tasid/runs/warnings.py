@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.method import BatchEnded, Learnt
@@ -10,6 +10,7 @@ from tasid.maps import AbstractSimulator, return_range
 
 _SURE = 1e-3
 """How improbable so many slips must be before a larger η is recommended."""
+_SLIPS = "outcomes differ from the intended ones"
 _UNCLEAR = 0.05
 """The share of the range of returns lost to not knowing where one is, above which it is said."""
 _UNFORESEEN = -2.0
@@ -44,10 +45,15 @@ def slip_warnings(found: Findings) -> Iterator[str]:
     estimate = found.eta
     if estimate.p_value < _SURE:
         yield (
-            f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
+            f"{_SLIPS} in {estimate.rate:.1%} of the steps "
             f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
             f"{estimate.planned:g} planned for: plan with a larger eta"
         )
+
+
+def tell_of_slips(warnings: Iterable[str]) -> bool:
+    """Is that among what was said?"""
+    return any(warning.startswith(_SLIPS) for warning in warnings)
 
 
 def map_warnings(found: Findings) -> Iterator[str]:
