@@ -97,6 +97,7 @@ def print_scores(result: dict[str, Any]) -> None:
     low, high = result["return_ci95"]
     interval = "" if low is None else f"  (95 % interval {low:.4f} … {high:.4f})"
     print(f"return            {result['return_mean']:.4f}{interval}")
+    print_worst_case(result)
     if result["robust_value"] is None:
         return
     print(f"robust value      {result['robust_value']:.4f}  (exact, with the latent state in view)")
@@ -109,6 +110,12 @@ def print_scores(result: dict[str, Any]) -> None:
     print("skill             " + ("unknown" if skill is None else f"{skill:.4f}"))
     if result["ratio"] is not None and result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
+
+
+def print_worst_case(result: dict[str, Any]) -> None:
+    worst = result.get("worst_case_value")
+    if worst is not None:
+        print(f"worst case        {worst:.4f}  (exact, what the plan is sure of if map and η hold)")
 
 
 def print_starts(starts: dict[str, Any]) -> None:

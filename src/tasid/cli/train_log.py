@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from tasid.cli.answers import answer, print_learned
+from tasid.cli.answers import answer, print_learned, print_worst_case
 from tasid.cli.arguments import eta_for, map_options, refuse_given, simulator_of
 
 _OF_TARGETS = (
@@ -69,4 +69,5 @@ def _print(result: dict[str, Any]) -> None:
     )
     print(f"their return      {result['logged_return_mean']:.4f}")
     print(f"covered           {result['coverage']:.1%} of what the plan will meet")
+    print_worst_case(result)
     print_learned(result)
