@@ -18,6 +18,8 @@ from tasid.report.text.wording import count, duration, flat, number, percent
 from tasid.runs.record import Run
 
 _STAGES = {"source": ("relatives of the target", "nominal"), "target": ("the target", "learned")}
+_OF_PARTS = {"rnd_coefficient": "+rnd", "source_episodes": "+dr", "epopt_epsilon": "+dr"}
+"""Settings that only algorithms with this part go by."""
 _CAPTION = (
     "The mean return of training episodes, which draw actions at random; "
     "what is scored takes the likeliest ones."
@@ -73,7 +75,7 @@ def _content(
                 (f"It learned from {spent}, in {duration(figures['seconds'])}.",),
                 (Plate((_curve(rows, value),), _CAPTION),) if rows else (),
             ),
-            Section("What it is", (), (), (_settings(asked["baseline"]),)),
+            Section("What it is", (), (), (_settings(asked),)),
         ),
         command=rerun_command(asked) or "",
         note="Everything is drawn from the seed: the same versions on the same machine repeat it.",
@@ -108,7 +110,13 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
     return twin_panel("curve", title, seen, draw)
 
 
-def _settings(baseline: Mapping[str, Any]) -> Table:
-    """Hyper-parameters, those of parts as part.name."""
-    rows = tuple((key, str(value)) for key, value in flat(baseline) if value is not None)
+def _settings(asked: Mapping[str, Any]) -> Table:
+    """The environment and hyper-parameters that play a role, those of parts as part.name."""
+    algorithm, baseline = str(asked["algorithm"]), asked["baseline"]
+    idle = {name for name, part in _OF_PARTS.items() if part not in algorithm}
+    if not baseline.get("evaluation_episodes"):
+        idle |= {"evaluation_episodes", "every"}
+    baseline = {name: value for name, value in baseline.items() if name not in idle}
+    known = flat({"environment": asked["environment"], **baseline})
+    rows = tuple((key, str(value)) for key, value in known if value is not None)
     return Table("settings", "Everything that decides the result beside the seed.", ("", ""), rows)
