@@ -174,6 +174,8 @@ def test_a_run_of_one_step_and_one_episode_by_beliefs(tmp_path):
     train(order, tmp_path / "run")
     page = page_of(tmp_path / "run")
     assert "It took 1 episode in 1 batch." in page.text()
+    assert "Why no more: 1 episode was asked for." in page.text()
+    assert "The regret is" not in page.text(), "it is not drawn either"
     assert "None" not in page.text()
     assert "nan" not in page.text()
 

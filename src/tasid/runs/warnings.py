@@ -20,9 +20,10 @@ _UNFORESEEN = -2.0
 def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> Iterator[str]:
     """One sentence each; too few episodes are never called a wrong map."""
     if len(learnt.batches) < 2:
+        number = learnt.recorded.number
         yield (
-            f"too few episodes: {learnt.recorded.number} in one batch teach something, but none "
-            "are left to tell whether it is right; give 32 or more"
+            f"too few episodes: {number} in one batch teach{'' if number > 1 else 'es'} something, "
+            "but none are left to tell whether it is right; give 32 or more"
         )
         return
     last = learnt.batches[-1]

@@ -14,7 +14,7 @@ from tasid.report.figures.pictures import WIDE
 from tasid.report.pages.content import Content, Panel, Plate, Section, Table, render, twin_panel
 from tasid.report.pages.template import PAGE_NAME
 from tasid.report.text.command import rerun_command
-from tasid.report.text.wording import count, duration, flat, number, percent
+from tasid.report.text.wording import count, duration, episodes_of, flat, number, percent
 from tasid.runs.record import Run
 
 _STAGES = {"source": ("relatives of the target", "nominal"), "target": ("the target", "learned")}
@@ -60,15 +60,15 @@ def _content(
         )
     share = "" if ratio is None else f", {percent(ratio)} of what a robust plan earns"
     before = int(figures["source_episodes"])
-    spent = f"{count(figures['episodes'])} episodes in the target"
+    spent = f"{episodes_of(figures['episodes'])} in the target"
     if before:
         spent += f" after {count(before)} in relatives of it"
-    tried, (low, high) = count(figures["evaluation_episodes"]), figures["return_ci95"]
+    tried, (low, high) = episodes_of(figures["evaluation_episodes"]), figures["return_ci95"]
     interval = "" if low is None else f", 95 % interval {number(low)} … {number(high)}"
     return Content(
         title=f"{name} on {asked['environment']['name']}",
         headline=f"It earns {number(earned)}{share}.",
-        state=f"Mean of {tried} fresh episodes{interval}. {against}",
+        state=f"Mean of {tried} after learning{interval}. {against}",
         sections=(
             Section(
                 "How it learned",
@@ -105,7 +105,7 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
         return figure
 
     last = rows[-1]
-    seen = f"After {count(last['episodes'])} episodes it is {number(last['training'])}."
+    seen = f"After {episodes_of(last['episodes'])} it is {number(last['training'])}."
     title = "Mean return against training episodes"
     return twin_panel("curve", title, seen, draw)
 
