@@ -60,6 +60,15 @@ def test_the_range_is_from_the_worst_to_the_best_of_all_actions(learned, lock):
     assert found.highest_return == pytest.approx(max(returns))
 
 
+def test_the_worst_case_of_a_plan_is_known_everywhere(capsys):
+    score = SimpleNamespace(mean=1.0, ci95=(0.0, 2.0), returns=np.zeros(5))
+    found = summary(score, None, worst_case=0.5)
+    names = ["robust_value", "nominal_plan_value", "blind_value", "worst_case_value"]
+    assert [found[name] for name in names] == [None, None, None, 0.5]
+    print_scores(found)
+    assert "worst case        0.5000" in capsys.readouterr().out
+
+
 def test_words_say_the_difference_instead(capsys):
     found = scored(-119.0, measure(-114.9, lowest=-200.0, highest=0.0))
     print_scores(found)

@@ -49,6 +49,12 @@ def page(carried, tmp_path_factory):
     return episode_page([carried], tmp_path_factory.mktemp("page") / "p.html")
 
 
+@pytest.fixture(scope="module")
+def plain(carried, tmp_path_factory):
+    """Nobody knows the truth, and there is no laser."""
+    return episode_page([replace(carried, truth=None)], tmp_path_factory.mktemp("plain") / "p.html")
+
+
 def data_of(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
 
@@ -135,6 +141,32 @@ def test_reports_of_other_runs_play_nothing(policy, tmp_path):
         assert missing.page is None
         assert why in missing.missing
     assert not list(tmp_path.iterdir())
+
+
+def test_only_the_building_has_a_laser_and_rings_are_where_truth_is(plain, replayed):
+    others, ours = plain.read_text(), replayed.page.read_text()
+    assert (data_of(plain)["looks"], data_of(replayed.page)["looks"]) == ("numbers", "laser")
+    assert "a bar each" in others
+    assert "ring" not in re.search(r'class="caption">(.*?)</p>', others, re.S)[1]
+    assert "the ring where it truly is" in ours
+    assert "beams" in re.search(r'class="caption">(.*?)</p>', ours, re.S)[1]
+    low, high = data_of(plain)["range"]
+    shown = [value for step in first_of(plain)["steps"] for value in step["numbers"]]
+    assert low <= min(shown) <= max(shown) <= high + 0.01
+
+
+@in_browser
+def test_the_controls_are_in_the_window(plain, tmp_path):
+    """The map of the fixture is nearly square: as wide as the window it would be too tall."""
+    note = """<script>addEventListener("load", () => setTimeout(() => {
+      const end = document.getElementById("eta").getBoundingClientRect().bottom;
+      const plan = document.getElementById("plan"), shown = plan.getBoundingClientRect();
+      const square = Math.abs(shown.width / shown.height - plan.width / plan.height) < .01;
+      document.body.dataset.fits = `${end <= 900 && square}`;
+    }, 200));</script></body>"""
+    copy = tmp_path / "fits.html"
+    copy.write_text(plain.read_text().replace("</body>", note))
+    assert 'data-fits="true"' in browse(tmp_path, copy, "--dump-dom", "--window-size=1200,900")
 
 
 @in_browser

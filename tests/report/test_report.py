@@ -25,6 +25,7 @@ import tasid
 from browser import browse, in_browser, measure
 from mdps import quick
 from pages import Page, edit_asked, page_of, rewrite
+from tasid.baselines.by_name import Baseline
 from tasid.files import ArtifactError, read_artifact
 from tasid.report import build_report, plan_picture
 from tasid.report.figures.drawing import DARK, LIGHT, house_style, inline_svg
@@ -32,6 +33,7 @@ from tasid.report.figures.labels import Mark, arrange
 from tasid.report.figures.learning import returns_figure
 from tasid.report.figures.pictures import NARROW, WIDE, draw_routes
 from tasid.report.figures.routes import Routes, columns_of, in_words, lanes_of, share
+from tasid.report.pages.baseline import _settings
 from tasid.report.pages.findings import read_findings
 from tasid.report.pages.page import render
 from tasid.report.pages.replay import Replay
@@ -172,6 +174,8 @@ def test_a_run_of_one_step_and_one_episode_by_beliefs(tmp_path):
     train(order, tmp_path / "run")
     page = page_of(tmp_path / "run")
     assert "It took 1 episode in 1 batch." in page.text()
+    assert "Why no more: 1 episode was asked for." in page.text()
+    assert "The regret is" not in page.text(), "it is not drawn either"
     assert "None" not in page.text()
     assert "nan" not in page.text()
 
@@ -604,6 +608,22 @@ def test_other_files_are_refused_by_name(tmp_path, name):
     with pytest.raises(ValueError, match=rf"path: .*{re.escape(name)}.*\.png or \.svg"):
         plan_picture(plan, tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_baselines_page_lists_the_environment_and_what_plays_a_role():
+    listed = {}
+    for algorithm in ("ppo", "ppo+rnd+dr"):
+        baseline = Baseline(algorithm, evaluation_episodes=0)
+        asked = {
+            "environment": {"name": "combination-lock", "options": {"horizon": 4}},
+            "algorithm": algorithm,
+            "baseline": baseline.describe(baseline.config(4)),
+        }
+        listed[algorithm] = dict(_settings(asked).rows)
+    assert listed["ppo"]["environment.options.horizon"] == "4"
+    others = {"rnd_coefficient", "source_episodes", "epopt_epsilon"}
+    assert not listed["ppo"].keys() & {*others, "evaluation_episodes", "every"}
+    assert others <= listed["ppo+rnd+dr"].keys()
 
 
 # ---------------------------------------------------------------- in a browser

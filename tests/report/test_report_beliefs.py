@@ -150,6 +150,20 @@ def test_legends_of_grids_are_not_clipped(width, flips):
             assert not overlapping(draw_grid(routes, width=width, flips=flips))
 
 
+def test_routes_keep_to_their_cells_and_lead_somewhere():
+    text = "#########\n#S.L...G#\n#..L....#\n#.......#\n#.......#\n#########"
+    sim = tasid.AbstractSimulator.from_text_map(text, horizon=14)
+    routes = Routes.of(tasid.robust_dp(sim, eta=0.1))
+    assert any(change.after.trouble for change in routes.changes)
+    with house_style():
+        figure = draw_grid(routes, width=WIDE)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert not [name for name in names if "without arriving" in name]
+    ways = [line.get_xydata() for line in figure.axes[0].lines if len(line.get_xydata()) > 1]
+    asides = [np.abs(way - way.round()).max() for way in ways]
+    assert 0 < max(asides) <= 0.15 + 1e-9
+
+
 def test_a_map_with_a_grid_is_drawn_as_one_in_the_colours_of_the_page(lake):
     text = build_report(lake).read_text()
     page = Page(text)

@@ -12,11 +12,14 @@ import pytest
 from browser import in_browser, measure
 from pages import page_of, rewrite
 from tasid.files import ArtifactError, read_artifact
+from tasid.learning.belief.findings import Findings
 from tasid.learning.monitor import Calibration
+from tasid.learning.surprise import EtaEstimate
 from tasid.report import build_report
 from tasid.report.figures.drawing import house_style
 from tasid.report.figures.reliability import counts_panel, reliability_panel, short_count
 from tasid.runs.train import Order, train
+from tasid.runs.warnings import slip_warnings
 
 ETA = {"rate": 0.08, "low": 0.06, "high": 0.1, "transitions": 900, "planned": 0.1, "p_value": 0.98}
 ERROR = {"step": 1, "state": [1, 2], "action": 3, "visits": 20, "surprises": 19, "p_value": 1e-9}
@@ -49,17 +52,20 @@ def figures(page):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "learned", "words"),
     [
-        ({}, "Nothing here speaks against η = 0.1."),
-        ({"rate": 0.11, "p_value": 0.2}, "but chance alone explains it (p = 0.2)"),
-        ({"rate": 0.2, "p_value": 0.0099}, "all but impossible (p = 0.0099): the plan allows"),
-        ({"rate": 0.3, "p_value": 1e-30}, "all but impossible (p < 0.0001): the plan allows"),
+        ({}, True, "Nothing here speaks against η = 0.1."),
+        ({"rate": 0.2, "p_value": 0.0015}, True, "but not surely enough to say that the plan"),
+        ({"rate": 0.2, "p_value": 1e-30}, False, "but not surely enough to say that the plan"),
+        ({"rate": 0.2, "p_value": 9e-4}, True, "all but impossible (p = 0.0009): the plan allows"),
+        ({"rate": 0.3, "p_value": 1e-30}, True, "all but impossible (p < 0.0001): the plan allows"),
     ],
 )  # fmt: skip
-def test_eta_as_planned_and_as_seen(run, change, words):
+def test_eta_as_planned_and_as_seen(run, change, learned, words):
+    """Of the plan the page says no more than the warnings do."""
     estimate = ETA | change
-    rewrite(run, eta_estimate=estimate)
+    findings = Findings(EtaEstimate(**estimate), (), np.zeros(0), ())
+    rewrite(run, eta_estimate=estimate, warnings=list(slip_warnings(findings)) if learned else [])
     page = page_of(run)
     assert words in page.text().replace("\u00a0", " ")
     values = figures(page)

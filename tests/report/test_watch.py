@@ -13,9 +13,10 @@ from PIL import Image
 
 import tasid
 from commands import run
-from tasid.maps.layout import GridLayout
+from tasid.maps.layout import GOAL, HAZARD, WALL, GridLayout
 from tasid.report.figures.filmstrip import episode_gif, episode_strip
 from tasid.report.figures.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
+from tasid.report.figures.filmstrip_panels import map_panel
 from tasid.runs.watch import Belief, Episode, watch_episode
 
 
@@ -104,6 +105,30 @@ def test_the_observation_is_in_the_picture_pixel_by_pixel(tmp_path):
     sheet = np.asarray(Image.open(episode_strip(seen, tmp_path / "s.png", frames=1)))
     colours = {tuple(c) for c in sheet.reshape(-1, 3)}
     assert {tuple(c) for c in seen.observations[0].reshape(-1, 3)} <= colours
+
+
+def test_thin_walls_are_drawn_and_nobody_is_carried_through_them():
+    seen = grid_episode()
+    sim, goal = seen.policy.simulator, int(seen.states[-1])
+    thin = sim.layout.cells.repeat(4, axis=0).repeat(4, axis=1)
+    thin[4:12, 8] = WALL
+    layout = GridLayout(sim.layout.cells, sim.layout.positions, backdrop=thin)
+    origin = replace(sim.origin, layout=layout)
+    walled = tasid.AbstractSimulator(
+        sim.successor, sim.reward, horizon=6, start=sim.start, origin=origin
+    )
+    plan = tasid.robust_dp(walled, eta=0.1)
+    states = np.array([sim.start, sim.start, goal, goal, goal, goal])
+    axes = Figure().add_subplot()
+    policy = replace(seen.policy, plan=plan)
+    panel = map_panel(replace(seen, policy=policy, states=states, truth=None))
+    panel.draw(axes)
+    panel.show(3)
+    floor, ends = (image.get_array() for image in axes.images)
+    assert (floor[4:12, 8, 3] == 1).all()
+    assert (ends[..., 3] > 0).sum() == np.isin(layout.cells, (GOAL, HAZARD)).sum()
+    x = axes.lines[-2].get_xdata()  # the trail, and last the mark
+    assert np.isnan(x).tolist() == [False] * 3 + [True] + [False] * 3
 
 
 def test_the_belief_moves_and_the_truth_is_shown_only_where_known(tmp_path):

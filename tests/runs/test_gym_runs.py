@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import tasid
 from commands import run
-from tasid.checks.scoring import yardsticks
+from tasid.checks.scoring import score, yardsticks
 from tasid.cli import main
 from tasid.report.text.command import rerun_command
 from tasid.runs.train import _asked
@@ -119,6 +120,10 @@ def test_a_foreign_map_has_no_known_value(lake):
     paid = tasid.AbstractSimulator(sim.successor, sim.reward + 1, horizon=4)
     assert same.latent_on(paid) is None
     assert yardsticks(policy, larger) is None
+    plan = tasid.robust_dp(paid, eta=0.1)
+    _, figures = score(replace(policy, plan=plan), same, episodes=2, seed=0)
+    assert figures["robust_value"] is None
+    assert figures["worst_case_value"] == plan.start_value, "the plan knows it by itself"
 
 
 def test_bad_input_is_one_message_and_no_run(capsys, tmp_path):

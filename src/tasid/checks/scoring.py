@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from typing import Any
 
@@ -78,11 +78,14 @@ def yardsticks(policy: BeliefPolicy | Policy | PPOPolicy, env: Target) -> Yardst
     )
 
 
-def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
+def summary(
+    score: Score, measure: Yardsticks | None, *, worst_case: float | None = None
+) -> dict[str, Any]:
     """Mean, interval, ratio and skill, ready for JSON; null where a value is unknown.
 
-    `difference` is return − robust value in units of the range of returns; it has a meaning where
-    the ratio has none.
+    `worst_case` is what a plan is sure of where no other yardstick is known. `difference` is
+    return − robust value in units of the range of returns; it has a meaning where the ratio has
+    none.
     """
     known: dict[str, Any] = {
         "return_mean": score.mean,
@@ -91,10 +94,10 @@ def summary(score: Score, measure: Yardsticks | None) -> dict[str, Any]:
         "ratio": None,
         "difference": None,
         "skill": None,
-        "robust_value": None,
+        **dict.fromkeys(field.name for field in fields(Yardsticks)),
     }
     if measure is None:
-        return known
+        return known | {"worst_case_value": worst_case}
     known.update(asdict(measure))
     if measure.ratio_means_something:
         known["ratio"] = score.mean / measure.robust_value
@@ -111,4 +114,5 @@ def score(
 ) -> tuple[Score, dict[str, Any]]:
     """Evaluate and summarise in one go."""
     result = evaluate(policy, env, episodes=episodes, seed=seed)
-    return result, summary(result, yardsticks(policy, env))
+    sure = None if isinstance(policy, PPOPolicy) else policy.plan.start_value
+    return result, summary(result, yardsticks(policy, env), worst_case=sure)

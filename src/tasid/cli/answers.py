@@ -26,8 +26,13 @@ def notice(words: str) -> None:
     print(f"tasid: {words}", file=sys.stderr)
 
 
+def counted(number: int, what: str = "episodes") -> str:
+    """So many, or one, of what is named in the plural."""
+    return f"{number} {what.removesuffix('s') if number == 1 else what}"
+
+
 def print_training(result: dict[str, Any]) -> None:
-    print(f"learned from {result['episodes']} episodes in {result['seconds']:.1f} s")
+    print(f"learned from {counted(result['episodes'])} in {result['seconds']:.1f} s")
     if "starts" in result:
         print_starts(result["starts"])
     print_scores(result)
@@ -60,7 +65,7 @@ def print_certificate(record: dict[str, Any] | None) -> None:
     from tasid.policies.certificate import ReturnCertificate
 
     verdict = "void" if record["void"] else "passed" if record["passed"] else "not passed"
-    print(f"certificate       {verdict}, by {record['episodes']} fresh episodes")
+    print(f"certificate       {verdict}, by {counted(record['episodes'], 'fresh episodes')}")
     print(fill(ReturnCertificate.of(record).summary(), 88))
 
 
@@ -99,6 +104,7 @@ def print_scores(result: dict[str, Any]) -> None:
     low, high = result["return_ci95"]
     interval = "" if low is None else f"  (95 % interval {low:.4f} … {high:.4f})"
     print(f"return            {result['return_mean']:.4f}{interval}")
+    print_worst_case(result)
     if result["robust_value"] is None:
         return
     print(f"robust value      {result['robust_value']:.4f}  (exact, with the latent state in view)")
@@ -111,6 +117,12 @@ def print_scores(result: dict[str, Any]) -> None:
     print("skill             " + ("unknown" if skill is None else f"{skill:.4f}"))
     if result["ratio"] is not None and result["blind_value"] > 0.5 * result["robust_value"]:
         print("note: here a blind policy earns over half the robust value: weak evidence of skill")
+
+
+def print_worst_case(result: dict[str, Any]) -> None:
+    worst = result.get("worst_case_value")
+    if worst is not None:
+        print(f"worst case        {worst:.4f}  (exact, of the plan with the latent state in view)")
 
 
 def print_starts(starts: dict[str, Any]) -> None:

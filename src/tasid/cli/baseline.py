@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tasid.cli import interrupt
-from tasid.cli.answers import answer, notice, print_scores
+from tasid.cli.answers import answer, counted, notice, print_scores
 from tasid.cli.arguments import run_folder
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def train_baseline(
 def _print(result: dict[str, Any]) -> None:
     before = result["source_episodes"]
     print(
-        f"learned from {result['episodes']} episodes"
+        f"learned from {counted(result['episodes'])}"
         + (f", after {before} in relatives of the target," if before else "")
         + f" in {result['seconds']:.1f} s"
     )

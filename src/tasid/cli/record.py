@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasid.cli.answers import print_json
+from tasid.cli.answers import counted, print_json
 from tasid.cli.arguments import (
     EtaOrMaps,
     Horizon,
@@ -108,7 +108,7 @@ def record(
     if as_json:
         print_json(answer)
         return
-    print(f"recorded {log.number} episodes of at most {log.horizon} steps")
+    print(f"recorded {counted(log.number)} of at most {counted(log.horizon, 'steps')}")
     print(f"return            {answer['return_mean']:.4f}")
     print(f"file              {out}")
 

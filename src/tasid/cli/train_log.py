@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from tasid.cli.answers import answer, print_learned
+from tasid.cli.answers import answer, counted, print_learned, print_worst_case
 from tasid.cli.arguments import eta_for, map_options, refuse_given, simulator_of
 
 _OF_TARGETS = (
@@ -64,9 +64,10 @@ def _recorded_map(record: Any, given: dict[str, Any]) -> tuple[str, dict[str, An
 
 def _print(result: dict[str, Any]) -> None:
     print(
-        f"learned from {result['logged_episodes']} recorded episodes in {result['seconds']:.1f} s; "
-        "no episode was played"
+        f"learned from {counted(result['logged_episodes'], 'recorded episodes')} in "
+        f"{result['seconds']:.1f} s; no episode was played"
     )
     print(f"their return      {result['logged_return_mean']:.4f}")
     print(f"covered           {result['coverage']:.1%} of what the plan will meet")
+    print_worst_case(result)
     print_learned(result)

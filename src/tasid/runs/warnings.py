@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.method import BatchEnded, Learnt
@@ -10,6 +10,7 @@ from tasid.maps import AbstractSimulator, return_range
 
 _SURE = 1e-3
 """How improbable so many slips must be before a larger η is recommended."""
+_SLIPS = "outcomes differ from the intended ones"
 _UNCLEAR = 0.05
 """The share of the range of returns lost to not knowing where one is, above which it is said."""
 _UNFORESEEN = -2.0
@@ -19,9 +20,10 @@ _UNFORESEEN = -2.0
 def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> Iterator[str]:
     """One sentence each; too few episodes are never called a wrong map."""
     if len(learnt.batches) < 2:
+        number = learnt.recorded.number
         yield (
-            f"too few episodes: {learnt.recorded.number} in one batch teach something, but none "
-            "are left to tell whether it is right; give 32 or more"
+            f"too few episodes: {number} in one batch teach{'' if number > 1 else 'es'} something, "
+            "but none are left to tell whether it is right; give 32 or more"
         )
         return
     last = learnt.batches[-1]
@@ -44,10 +46,15 @@ def slip_warnings(found: Findings) -> Iterator[str]:
     estimate = found.eta
     if estimate.p_value < _SURE:
         yield (
-            f"outcomes differ from the intended ones in {estimate.rate:.1%} of the steps "
+            f"{_SLIPS} in {estimate.rate:.1%} of the steps "
             f"(95 % interval {estimate.low:.1%} … {estimate.high:.1%}), more than the η = "
             f"{estimate.planned:g} planned for: plan with a larger eta"
         )
+
+
+def tell_of_slips(warnings: Iterable[str]) -> bool:
+    """Is that among what was said?"""
+    return any(warning.startswith(_SLIPS) for warning in warnings)
 
 
 def map_warnings(found: Findings) -> Iterator[str]:

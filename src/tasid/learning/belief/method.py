@@ -421,5 +421,5 @@ def belief(
         if episodes is None:
             stopped = learner.enough()
         elif learner.episodes >= episodes:
-            stopped = f"{episodes} episodes were asked for"
+            stopped = f"{episodes} episode{'s were' if episodes > 1 else ' was'} asked for"
     return learner.finish(stopped)

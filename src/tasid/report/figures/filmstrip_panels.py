@@ -6,13 +6,14 @@ A panel is drawn once and then moved from step to step with `show`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from tasid.maps.layout import GridLayout
+from tasid.maps.layout import FREE, GOAL, HAZARD, GridLayout
 from tasid.report.figures.drawing import LIGHT
 from tasid.report.figures.filmstrip_beliefs import Clouds, Likeliest, grid_clouds, lane_clouds
 from tasid.report.figures.grid_picture import coloured
@@ -163,18 +164,32 @@ class _Moved:
         ):
             if states is not None:
                 (line,), (dot,) = axes.plot([], [], **trail), axes.plot([], [], **mark)
-                self._ways.append((states, places(states), line, dot))
+                self._ways.append((states, _trail(episode, states, places(states)), line, dot))
 
     def show(self, h: int, angles: NDArray[np.float64] | None = None) -> None:
         """Bring them to step h, the marks turned by degrees clockwise from north."""
         if self._clouds is not None:
             self._clouds.show(h)
-        for states, way, line, dot in self._ways:
-            line.set_data(*way[: h + 1].T)
-            dot.set_data(*way[h : h + 1].T)
+        for states, trail, line, dot in self._ways:
+            line.set_data(*trail[: 2 * h + 1].T)
+            dot.set_data(*trail[2 * h : 2 * h + 1].T)
             if angles is not None:
                 arrow: Any = (3, 0, -float(angles[states[h]]))
                 dot.set_marker(arrow)
+
+
+def _trail(
+    episode: Episode, states: NDArray[np.int64], way: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Every place twice, or once and a gap where the map has no move to the next [2 H, 2].
+
+    Who is carried away leaves no line through the walls.
+    """
+    sim, trail = episode.policy.simulator, way.repeat(2, axis=0)
+    for h, (state, after) in enumerate(pairwise(states.tolist())):
+        if after not in sim.successor_at(h)[state]:
+            trail[2 * h + 1] = np.nan
+    return trail
 
 
 class _Grid:
@@ -200,7 +215,14 @@ class _Grid:
 
     def draw(self, axes: Axes) -> None:
         rows, columns = self._layout.cells.shape
-        axes.imshow(coloured(self._layout.cells), interpolation="nearest", aspect="equal", zorder=2)
+        for kinds in _floors(self._layout):
+            axes.imshow(
+                coloured(kinds),
+                extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
+                interpolation="nearest",
+                aspect="equal",
+                zorder=2,
+            )
         axes.set_xlim(self._low[1] - 0.5, self._high[1] - 0.5)
         axes.set_ylim(self._high[0] - 0.5, self._low[0] - 0.5)
         axes.set_axis_off()
@@ -221,6 +243,14 @@ class _Grid:
 
     def show(self, h: int) -> None:
         self._moved.show(h, self._layout.angles)
+
+
+def _floors(layout: GridLayout) -> list[NDArray[Any]]:
+    """What is drawn of a map, one over the other: walls may be thinner than a cell."""
+    if layout.backdrop is None:
+        return [layout.cells]
+    ends = np.isin(layout.cells, (GOAL, HAZARD))
+    return [layout.backdrop, np.where(ends, layout.cells, FREE)]
 
 
 class _Timeline:

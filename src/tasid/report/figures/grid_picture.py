@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
 from tasid.maps.layout import GOAL, HAZARD, UNKNOWN, WALL, GridLayout
@@ -57,8 +56,8 @@ _DOOR: dict[str, Any] = {
     "markeredgecolor": LIGHT["paper"],
     "zorder": 9,
 }
-_APART = 3.0
-"""Pixels between routes through the same cells."""
+_APART = 0.075
+"""Parts of a cell between routes through the same cells: more, and they seem to cross walls."""
 _FEW_CELLS = 48
 _TALLEST = 760.0
 
@@ -102,7 +101,7 @@ def draw_grid(
     if marks:
         axes.plot(*zip(*marks, strict=True), **_DOOR)
     for line in lines:
-        _draw_line(figure, axes, line, layout)
+        _draw_line(axes, line, layout)
     _draw_ends(axes, routes, layout, scale)
     _draw_frame(axes, layout, low, high)
     handles, names = zip(*legend, strict=True)
@@ -156,7 +155,7 @@ class _Line:
     name: str
     style: dict[str, Any]
     aside: float = 0.0
-    """Pixels to the lower right, so that ways through the same cells can be told apart."""
+    """Parts of a cell along x and y, so that ways through the same cells can be told apart."""
 
     @property
     def key(self) -> Line2D:
@@ -182,10 +181,15 @@ def _lines(routes: Routes, *, flips: bool) -> list[_Line]:
 
 
 def _other_spans(routes: Routes, robust: Way, nominal: Way) -> list[Span]:
-    """The ways beside these two that are worth a line: of many, one for every other length."""
+    """The ways beside these two that are worth a line: of many, one for every other length.
+
+    Where one of the two arrives, those that do not are worth none: they lead nowhere.
+    """
     spans = spans_of(routes.changes, robust, max(routes.plan.eta, LARGEST_ETA))
     shown, lengths = {robust.cells, nominal.cells}, {robust.steps, nominal.steps}
     others = [span for span in spans if span.way.cells not in shown]
+    if not (robust.trouble and nominal.trouble):
+        others = [span for span in others if not span.way.trouble]
     widest = sorted(others, key=lambda span: span.low - span.high)
     if len(others) > len(_OTHER_COLOURS):
         first = {span.way.steps: span for span in reversed(widest)}
@@ -193,13 +197,10 @@ def _other_spans(routes: Routes, robust: Way, nominal: Way) -> list[Span]:
     return sorted(widest[: len(_OTHER_COLOURS)], key=lambda span: span.low)
 
 
-def _draw_line(figure: Figure, axes: Axes, line: _Line, layout: GridLayout) -> None:
-    where = offset_copy(axes.transData, figure, x=line.aside, y=-line.aside, units="points")
+def _draw_line(axes: Axes, line: _Line, layout: GridLayout) -> None:
     for cells in line.cells:
-        x, y = zip(*(centre(layout, cell) for cell in cells), strict=True)
-        axes.plot(
-            x, y, transform=where, solid_joinstyle="round", solid_capstyle="round", **line.style
-        )
+        places = np.array([centre(layout, cell) for cell in cells]) + line.aside * side(layout)
+        axes.plot(*places.T, solid_joinstyle="round", solid_capstyle="round", **line.style)
 
 
 def _draw_ends(axes: Axes, routes: Routes, layout: GridLayout, scale: float) -> None:

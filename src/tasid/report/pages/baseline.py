@@ -14,10 +14,12 @@ from tasid.report.figures.pictures import WIDE
 from tasid.report.pages.content import Content, Panel, Plate, Section, Table, render, twin_panel
 from tasid.report.pages.template import PAGE_NAME
 from tasid.report.text.command import rerun_command
-from tasid.report.text.wording import count, duration, flat, number, percent
+from tasid.report.text.wording import count, duration, episodes_of, flat, number, percent
 from tasid.runs.record import Run
 
 _STAGES = {"source": ("relatives of the target", "nominal"), "target": ("the target", "learned")}
+_OF_PARTS = {"rnd_coefficient": "+rnd", "source_episodes": "+dr", "epopt_epsilon": "+dr"}
+"""Settings that only algorithms with this part go by."""
 _CAPTION = (
     "The mean return of training episodes, which draw actions at random; "
     "what is scored takes the likeliest ones."
@@ -58,22 +60,22 @@ def _content(
         )
     share = "" if ratio is None else f", {percent(ratio)} of what a robust plan earns"
     before = int(figures["source_episodes"])
-    spent = f"{count(figures['episodes'])} episodes in the target"
+    spent = f"{episodes_of(figures['episodes'])} in the target"
     if before:
         spent += f" after {count(before)} in relatives of it"
-    tried, (low, high) = count(figures["evaluation_episodes"]), figures["return_ci95"]
+    tried, (low, high) = episodes_of(figures["evaluation_episodes"]), figures["return_ci95"]
     interval = "" if low is None else f", 95 % interval {number(low)} … {number(high)}"
     return Content(
         title=f"{name} on {asked['environment']['name']}",
         headline=f"It earns {number(earned)}{share}.",
-        state=f"Mean of {tried} fresh episodes{interval}. {against}",
+        state=f"Mean of {tried} after learning{interval}. {against}",
         sections=(
             Section(
                 "How it learned",
                 (f"It learned from {spent}, in {duration(figures['seconds'])}.",),
                 (Plate((_curve(rows, value),), _CAPTION),) if rows else (),
             ),
-            Section("What it is", (), (), (_settings(asked["baseline"]),)),
+            Section("What it is", (), (), (_settings(asked),)),
         ),
         command=rerun_command(asked) or "",
         note="Everything is drawn from the seed: the same versions on the same machine repeat it.",
@@ -103,12 +105,18 @@ def _curve(rows: Sequence[Mapping[str, Any]], value: float | None) -> Panel:
         return figure
 
     last = rows[-1]
-    seen = f"After {count(last['episodes'])} episodes it is {number(last['training'])}."
+    seen = f"After {episodes_of(last['episodes'])} it is {number(last['training'])}."
     title = "Mean return against training episodes"
     return twin_panel("curve", title, seen, draw)
 
 
-def _settings(baseline: Mapping[str, Any]) -> Table:
-    """Hyper-parameters, those of parts as part.name."""
-    rows = tuple((key, str(value)) for key, value in flat(baseline) if value is not None)
+def _settings(asked: Mapping[str, Any]) -> Table:
+    """The environment and hyper-parameters that play a role, those of parts as part.name."""
+    algorithm, baseline = str(asked["algorithm"]), asked["baseline"]
+    idle = {name for name, part in _OF_PARTS.items() if part not in algorithm}
+    if not baseline.get("evaluation_episodes"):
+        idle |= {"evaluation_episodes", "every"}
+    baseline = {name: value for name, value in baseline.items() if name not in idle}
+    known = flat({"environment": asked["environment"], **baseline})
+    rows = tuple((key, str(value)) for key, value in known if value is not None)
     return Table("settings", "Everything that decides the result beside the seed.", ("", ""), rows)

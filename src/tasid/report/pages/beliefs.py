@@ -42,6 +42,11 @@ class BeliefBatches:
         """New episodes of every batch."""
         return np.diff(self.ends, prepend=0)
 
+    @property
+    def has_regret(self) -> bool:
+        """Could it be told what is lost? Not by a single batch, which has no new episodes."""
+        return bool(np.isfinite(self.column("regret")).any())
+
     def column(self, name: str) -> NDArray[np.float64]:
         """A number of every batch; NaN where it was recorded as null."""
         values = (getattr(batch, name) for batch in self.batches)

@@ -17,6 +17,7 @@ from tasid.learning.belief.slips import Outcome, Slip
 from tasid.learning.monitor import Calibration
 from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.policies.certificate import ReturnCertificate
+from tasid.runs.warnings import tell_of_slips
 
 _CONFIDENCE, _CORRECT = "calibration.confidence", "calibration.correct"
 _LABELS = ("state", "successor")
@@ -38,6 +39,11 @@ class RunDiagnostics:
     """What commands came to, the most surprising first."""
     warnings: tuple[str, ...]
     calibration: Calibration | None
+
+    @property
+    def eta_too_small(self) -> bool:
+        """Was it said that slips are more than was planned for?"""
+        return tell_of_slips(self.warnings)
 
 
 def read_diagnostics(

@@ -64,7 +64,7 @@ def _batches(found: RunFindings, beliefs: BeliefBatches) -> Iterator[Markup]:
     returns, regret = beliefs.column("return_mean"), beliefs.column("regret")
     figure = returns_panel(beliefs, _marks(found, "robust_value", "blind_value"))
     yield _panel("earned", figure, "Return of new episodes", returns, number, "batch")
-    if np.isfinite(regret).any():
+    if beliefs.has_regret:
         yield _panel("regret", regret_panel(beliefs), "Estimated regret", regret, number, "batch")
     yield from _accuracy("tracked", "states tracked rightly", beliefs.tracking_accuracy)
 

@@ -23,12 +23,14 @@ from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import GridLayout
 from tasid.report.pages.template import render_page
 from tasid.runs.watch import Episode
+from tasid.targets.worlds.building import world as building
 from tasid.targets.worlds.building.picture import plain_floor
 
 ETAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 """The routes that the slider goes through."""
 _LEAST = 0.002
 """Cells less likely than this stay white."""
+_MOST_NUMBERS = 720
 
 
 def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
@@ -38,7 +40,11 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
         raise ValueError("html: this map does not say where its states lie, so nothing is drawn")
     if episodes[0].beliefs is None:
         raise ValueError("html: this policy keeps a single state in mind; it has no beliefs")
-    data = _data(episodes, sim, sim.layout)
+    seen = episodes[0].observations[0]
+    looks = "picture" if _is_picture(seen) else "numbers"
+    if looks == "numbers" and environment is not None and environment.get("name") == building.NAME:
+        looks = "laser"
+    data = _data(episodes, sim, sim.layout) | {"looks": looks}
     # The text stands inside a script element, which only "</" could end.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     page = render_page(
@@ -47,6 +53,9 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
         data=Markup(text),
         names=[episode["name"] for episode in data["episodes"]],
         etas=len(ETAS) - 1,
+        looks=looks,
+        truth=episodes[0].truth is not None,
+        angles=sim.layout.angles is not None,
     )
     return write_bytes_atomically(Path(path), page.encode(errors="replace"))
 
@@ -64,6 +73,7 @@ def _data(
         "rows": rows,
         "columns": columns,
         "floor": _png(plain_floor(layout)),
+        "range": _range(episodes),
         "routes": [_route(sim, layout, eta) for eta in ETAS],
         "episodes": [
             {
@@ -113,9 +123,20 @@ def _pose(layout: GridLayout, state: int) -> list[float | None]:
 
 def _sight(x: NDArray[Any]) -> dict[str, Any]:
     """A picture as it is, or numbers of a vector."""
-    if is_picture(x.shape) and x.dtype == np.uint8:
+    if _is_picture(x):
         return {"picture": _png(x)}
-    return {"numbers": [round(float(value), 2) for value in x.ravel()[:720]]}
+    return {"numbers": [float(f"{value:.4g}") for value in x.ravel()[:_MOST_NUMBERS]]}
+
+
+def _is_picture(x: NDArray[Any]) -> bool:
+    return is_picture(x.shape) and x.dtype == np.uint8
+
+
+def _range(episodes: Sequence[Episode]) -> list[float]:
+    """What bars reach from and to, 0 among it."""
+    seen = np.concatenate([episode.observations[: episode.steps] for episode in episodes])
+    shown = seen.reshape(len(seen), -1)[:, :_MOST_NUMBERS]
+    return [min(float(shown.min()), 0.0), max(float(shown.max()), 0.0)]
 
 
 def _png(pixels: NDArray[np.uint8]) -> str:
