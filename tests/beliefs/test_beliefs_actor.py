@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 
 import tasid
+from compiling import AS_USERS
 from mdps import etas, quick, worlds
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
@@ -68,14 +69,6 @@ def of_width(actor: BeliefActor, observations: jax.Array, horizon: int) -> tuple
     first = actor.start(observations[:, 0])
     steps = jnp.swapaxes(observations[:, :horizon], 0, 1), jnp.arange(horizon)
     return jax.lax.scan(step, first, steps)[1]
-
-
-AS_USERS = {
-    "xla_backend_optimization_level": 3,
-    "xla_cpu_use_fusion_emitters": True,
-    "xla_cpu_parallel_codegen_split_count": 32,
-}
-"""XLA's defaults, whatever the tests are compiled with: bits are what optimisation may change."""
 
 
 @partial(jax.jit, static_argnames="horizon", compiler_options=AS_USERS)

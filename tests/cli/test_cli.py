@@ -331,7 +331,7 @@ def test_an_interrupt_with_worker_processes_is_quiet(tmp_path, later):
     # How far it is, how long it will take, how to go on: nothing of workers, pipes and semaphores.
     ours = (
         r"tasid: (episode \d+ of 100000, .*|100000 episodes will take .*; Ctrl-C keeps what was "
-        r"learned from|.*; the same command goes on from there)"
+        r"learned from|.*; the same command goes on from there .*)"
     )
     assert [line for line in saved if not re.fullmatch(ours, line)] == []
 

@@ -82,6 +82,7 @@ def test_several_starts():
     assert robust_dp(sim, eta=0.0).start_value == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:step. in no state does it matter")
 @quick
 @given(worlds(per_step=False))
 def test_a_table_read_through_a_function_keeps_its_values(world):

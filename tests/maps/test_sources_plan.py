@@ -404,7 +404,7 @@ def test_a_map_option_that_is_none_is_told_by_its_flag(capsys, room):
         "--map: 'goal' is not KEY=VALUE" in run(capsys, "plan", room, "--map", "goal", code=2).err
     )
     said = run(capsys, "plan", room, "--map", "start=here", "--map", "goal=0,0", code=2).err
-    assert "start: ['here'] is neither (x, y) nor (x, y, heading)" in said
+    assert "start: 'here' is neither (x, y) nor (x, y, heading)" in said
 
 
 def test_a_file_that_is_no_map_is_named(capsys, tmp_path):
