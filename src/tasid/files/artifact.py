@@ -189,9 +189,6 @@ def _read_files(
     )
 
 
-_WHAT_WE_WRITE = f"the path of a directory that {FORMAT} wrote."
-
-
 def _check_directory(directory: Path) -> None:
     if not directory.exists():
         raise ArtifactError(f"{directory}: does not exist; check the path.")
@@ -201,10 +198,8 @@ def _check_directory(directory: Path) -> None:
         )
     if not os.path.lexists(directory / MANIFEST_NAME):
         state = "holds no manifest.json" if any(directory.iterdir()) else "is an empty directory"
-        several = sorted(directory.glob("seed-*"))
         raise ArtifactError(
-            f"{directory}: {state}; give "
-            + (f"one of its runs, e.g. {several[0]}." if several else _WHAT_WE_WRITE)
+            f"{directory}: {state}; give the path of a directory that {FORMAT} wrote."
         )
 
 

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasid.files import read_artifact
+from tasid.files import ArtifactError, read_artifact
 from tasid.files.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
@@ -31,9 +31,17 @@ def load(path: str | Path, *, model: Any = None) -> BeliefPolicy | Policy | PPOP
     path = Path(path)
     if not (path / MANIFEST_NAME).exists() and (path / "policy").is_dir():
         path /= "policy"  # the folder of a run
+    refuse_several(path)
     kind = read_artifact(path).kind
     if model is not None and kind != "belief-policy":
         raise ValueError(f"model: {type(model).__name__} given, but {path} holds a {kind}")
     module, reader = _READERS.get(kind, ("tasid.policies.policy", "load"))
     given = {} if model is None else {"model": model}
     return getattr(importlib.import_module(module), reader)(path, **given)
+
+
+def refuse_several(folder: Path) -> None:
+    """Refuse the folder of a run for each of several seeds, and name one of them."""
+    runs = sorted(folder.glob("seed-*"))
+    if runs:
+        raise ArtifactError(f"{folder}: holds several runs; give one of its runs, e.g. {runs[0]}")

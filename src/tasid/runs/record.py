@@ -34,6 +34,7 @@ from tasid.files import (
 )
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import EpochEnded, StepEnded
+from tasid.policies.files import refuse_several
 from tasid.runs.events import Event
 from tasid.runs.unfinished import ASKED, SUMMARY, json_bytes
 
@@ -43,7 +44,6 @@ _FILES = {
     BatchEnded: "batches.jsonl",
 }
 _EVALUATION = "evaluation"
-_WHAT_WE_WRITE = "a folder that 'tasid train --out' or 'tasid reproduce --out' wrote"
 
 
 class Run:
@@ -84,10 +84,10 @@ class Run:
         try:
             loaded = json.loads(path.read_text())
         except FileNotFoundError:
-            several = sorted(self.folder.glob("seed-*"))
-            what = f"one of its runs, e.g. {several[0]}" if several else _WHAT_WE_WRITE
+            refuse_several(self.folder)
             raise ArtifactError(
-                f"{self.folder}: no run here (run.json is missing); give {what}"
+                f"{self.folder}: no run here (run.json is missing); give a folder that "
+                "'tasid train --out' or 'tasid reproduce --out' wrote"
             ) from None
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: not valid JSON ({error})") from None
