@@ -24,7 +24,7 @@ demo: ## train on the combination lock and write its report to runs/demo
 
 test: ## run the tests (ARGS='-k robust' for some of them)
 	@tools/venv.sh dev
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: ## check style, formatting and types
 	@tools/venv.sh dev

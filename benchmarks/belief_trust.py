@@ -3,12 +3,14 @@
     python -m benchmarks belief-trust alarms --worlds lock room --seeds 500 501 …
     python -m benchmarks belief-trust kidnapped --worlds lava docks --seeds 300 301 …
     python -m benchmarks belief-trust worst-case --worlds lock lava --seeds 300 301 …
+    python -m benchmarks belief-trust sensor --worlds lock lava --seeds 560 561 …
 
 `alarms` learns on right maps: how often is the agent lost in episodes in which the state it tracks
 is right at every step, and in how many runs is a right map or a right η called wrong? On lock and
 lava it learns once more with one edge of the route leading elsewhere, which should be named.
 `kidnapped` carries the robot, in mid-episode, to a place that learning has seen five times or more;
 found again means that the likeliest state is the true one within 10 steps and for 3 in a row.
+`sensor` breaks the sensor in mid-episode: dark, blinded, stuck at garbage, or repeating itself.
 `worst-case` learns in the perturbation in which the plan earns least, beside the random one.
 """
 
@@ -21,23 +23,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
 import tasid
-from benchmarks.followed import follow
+from benchmarks.followed import final_states, follow
 from benchmarks.kidnapping import kidnapped
 from benchmarks.seeds import spelt
-from benchmarks.trust_worlds import WORLDS, World
+from benchmarks.trust_worlds import WORLDS, World, ours
 from tasid.maps import return_range, robust_dp, worst_case
 from tasid.policies.belief_policy import LOST, BeliefPolicy
 from tasid.targets import BlockMDP
 from tasid.targets.block import block_mdp
+from tasid.targets.streams import EVALUATION
+from tasid.targets.target import episode_keys, seed_key
 
 ETA = 0.1
 _EPISODES = 1_024
-_GYM_EPISODES = 100
+_GYM_EPISODES, _BROKEN_EPISODES = 100, 64
+_BREAKS, _SOON = 5, 6
+"""The step at which sensors break, and steps after which that should be known."""
 Row = dict[str, Any]
 
 
@@ -61,6 +68,84 @@ def alarms(name: str, seed: int) -> Row:
     if isinstance(world.target, BlockMDP):
         row |= _with_a_wrong_edge(world, seed)
     return row
+
+
+_WITH_SENSORS = {**WORLDS, "building": ours("building", 72)}
+
+
+def broken_sensor(name: str, seed: int) -> Row:
+    """How often the agent calls itself lost with a whole sensor, and soon after it breaks."""
+    world = _WITH_SENSORS[name](seed)
+    result = tasid.learn(
+        world.target, world.simulator, eta=world.eta, episodes=world.episodes, seed=seed
+    )
+    policy = result.policy
+    assert isinstance(policy, BeliefPolicy)
+    right, lost = _tracked(world, policy, seed)
+    row: Row = {
+        "episodes": result.episodes,
+        "lost though right": float(lost[right].mean()) if right.any() else 0.0,
+        "lost": float(lost.mean()),
+    }
+    shape, kind = policy.observation_shape, np.dtype(policy.observation_dtype)
+    picture = kind == np.uint8
+    garbage = np.random.default_rng(seed).normal(127 if picture else 0, 40, shape)
+    shown = {
+        "dark": np.zeros(shape),
+        "blinded": np.full(shape, 255 if picture else 1e3),
+        "garbage": np.clip(garbage, 0, 255) if picture else garbage,
+        "repeating": None,
+    }
+    stop = max(1, min(_BREAKS, policy.horizon // 3))
+    for fault, what in shown.items():
+        going, lost = _broken(
+            world, policy, seed, stop, None if what is None else what.astype(kind)
+        )
+        row[fault] = float(lost[going].mean()) if going.any() else None
+    return row
+
+
+class _Ours:
+    """One environment of ours at a time, as a user's."""
+
+    def __init__(self, env: BlockMDP) -> None:
+        self._target, self._final = env.target, final_states(env.simulator)
+        self._step = jax.jit(lambda *given: self._target.step(*given))
+
+    def reset(self, *, seed: int) -> tuple[np.ndarray, None]:
+        self._keys, self._h = episode_keys(seed_key(seed), EVALUATION, jnp.arange(1)), 0
+        self._state, seen = self._target.reset(self._keys)
+        return np.asarray(seen[0]), None
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, None]:
+        given = self._state, jnp.array([action]), jnp.int32(self._h), self._keys
+        self._state, seen, paid = self._step(*given)
+        self._h += 1
+        return np.asarray(seen[0]), float(paid[0]), bool(self._final[self._state[0]]), False, None
+
+
+def _broken(
+    world: World, policy: BeliefPolicy, seed: int, stop: int, shown: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of every episode: did it go on for so long, and was the agent lost soon after a fault?"""
+    env: Any = _Ours(world.target) if world.make is None else world.make()
+    agent, ended = policy.agent(), []
+    for episode in range(_BROKEN_EPISODES):
+        seen, _ = env.reset(seed=10_000 * (seed + 1) + episode)
+        agent.reset()
+        lost = False
+        for h in range(stop + _SOON):
+            if h < stop:
+                look = seen if world.make is None else _shown(env, seen, policy)
+            elif shown is not None:
+                look = shown
+            action = agent.act(look)
+            lost |= h >= stop and agent.lost
+            seen, _, over, cut, _ = env.step(action)
+            if over or cut:
+                break
+        ended.append((h == stop + _SOON - 1, lost))
+    return np.array([going for going, _ in ended]), np.array([lost for _, lost in ended])
 
 
 def _tracked(world: World, policy: BeliefPolicy, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -173,6 +258,7 @@ def against_the_plan(name: str, seed: int) -> Row:
 MEASURES = {
     "alarms": (alarms, WORLDS),
     "kidnapped": (carried_away, _CROSSINGS),
+    "sensor": (broken_sensor, _WITH_SENSORS),
     "worst-case": (against_the_plan, _OURS),
 }
 

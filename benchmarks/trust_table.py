@@ -66,6 +66,20 @@ def _carried_away(rows: Sequence[Row]) -> str:
     )
 
 
+def _broken(rows: Sequence[Row]) -> str:
+    lost = 100 * np.array([row["lost though right"] for row in rows])
+    faults = []
+    for fault in ("dark", "blinded", "garbage", "repeating"):
+        noticed = np.array([row[fault] for row in rows if row[fault] is not None])
+        if noticed.size:
+            faults.append(f"{fault} {noticed.mean():.1%} ({noticed.min():.1%})")
+    told = ", ".join(faults) or "episodes are too short for it"
+    return (
+        f"`lost` within 6 steps, mean (worst run): {told}; with a whole sensor in "
+        f"{lost.mean():.2g} % of the episodes tracked right, {lost.max():.2g} % in the worst run"
+    )
+
+
 def _at_worst(rows: Sequence[Row]) -> str:
     more = np.array([row["more"] for row in rows])
     return (
@@ -80,6 +94,7 @@ _MEASURES: dict[str, list[tuple[str, str, Callable[[Sequence[Row]], str]]]] = {
         ("one wrong edge on the route", "wrong edge named", _with_a_wrong_edge),
     ],
     "kidnapped": [("carried away", "found", _carried_away)],
+    "sensor": [("broken sensor", "dark", _broken)],
     "worst-case": [("the plan's own worst case", "more", _at_worst)],
 }
 """What the runs of a measure are told as, by what key of theirs."""

@@ -18,7 +18,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 import tasid
 from tasid.baselines.ppo import PPOConfig
 from tasid.baselines.training import Checkpoint, ppo
-from tasid.models.descent import Descent
+from tasid.models.fit import Descent
 
 GOAL, MOST = 475.0, 300_000
 EPISODES = 20

@@ -185,7 +185,7 @@ def reaches_learning(monkeypatch):
         signature.bind(*arguments, **options)
         raise Learning
 
-    for name in ("tasid.runs.train.learn", "tasid.runs.baseline_run.run_baseline"):
+    for name in ("tasid.runs.train.learn", "tasid.runs.train.train_baseline"):
         module, _, attribute = name.rpartition(".")
         real = inspect.signature(getattr(importlib.import_module(module), attribute))
         monkeypatch.setattr(name, partial(stop, real))

@@ -28,7 +28,7 @@ ORDERS = {
     "paper, native": f"{LOCK} --method paper --episodes 400 {FEW}",
     "ppo, native": f"{LOCK} --algorithm ppo --episodes 300 {FEW}",
 }
-_IMPORTED = ["tasid.cli", "tasid.runs.train", "tasid.runs.baseline_run", "gymnasium"]
+_IMPORTED = ["tasid.cli", "tasid.runs.train", "gymnasium"]
 """What all commands import, which takes longer than they do: once, by a process that forks."""
 
 _TURNS = 5

@@ -61,7 +61,7 @@ def part_of_the_floor() -> Part:
         inside = kinds[south:north, west:east]
         inside[inside == ROOM] = STAIRS
     kept = kinds[:, round(WEST / RESOLUTION) : round(EAST / RESOLUTION)]
-    return Part(kept, floor.dock, floor.goal, floor.hazards)
+    return Part(kept, floor.docks[0], floor.goals[0], floor.hazards)
 
 
 def write_map(part: Part, folder: Path) -> Path:

@@ -14,14 +14,8 @@ from test_ppo import TINY, experience_of, same, state_of
 import tasid
 from tasid.baselines import ppo as algorithm
 from tasid.baselines.by_name import Baseline, train_baseline
-from tasid.baselines.domain_randomization import (
-    FINE_TUNING,
-    PRE_TRAINING,
-    EPOpt,
-    Randomized,
-    restart,
-)
-from tasid.baselines.families import DrawnFamily, family_of
+from tasid.baselines.domain_randomization import FINE_TUNING, PRE_TRAINING, EPOpt, restart
+from tasid.baselines.families import DrawnFamily, Randomized, family_of
 from tasid.baselines.ppo import PPOConfig
 from tasid.baselines.rnd import RND
 from tasid.baselines.training import ppo
@@ -129,7 +123,7 @@ def test_epopt_counts_in_a_batch_of_a_hundred():
         assert int(EPOpt(epsilon)(jnp.arange(float(batch))).sum()) == number
     for epsilon in (0.0, 1.1):
         with pytest.raises(ValueError, match=f"epsilon: {epsilon} is outside"):
-            EPOpt(epsilon)
+            Baseline("ppo+dr", epopt_epsilon=epsilon)
 
 
 @pytest.mark.parametrize("bonus", [None, RND(hidden=(6,))])
@@ -183,12 +177,12 @@ def test_two_stages(epsilon):
         (FINE_TUNING, 200, False),
     ]
     config = baseline.config(env.target.horizon)
-    tiny = {"seeds": [7], "episodes": 200, "evaluation_episodes": 0}
+    tiny = {"seed": 7, "episodes": 200, "evaluation_episodes": 0}
     filtered = config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon))
     source = Randomized(family_of(env), 100)
-    before = ppo([source], config=filtered, every=200, stage=PRE_TRAINING, **tiny)[0].state
-    states = [restart(config, before, env.target, 7)]
-    after = ppo([env.target], config=config, every=100, states=states, **tiny)[0].state
+    before = ppo(source, config=filtered, every=200, stage=PRE_TRAINING, **tiny).state
+    state = restart(config, before, env.target, 7)
+    after = ppo(env.target, config=config, every=100, state=state, **tiny).state
     assert same(trained.state, after)
 
 
@@ -226,9 +220,8 @@ def test_relatives_of_a_wrapped_environment_are_what_a_function_makes():
 def test_a_restart_keeps_the_networks_and_nothing_else():
     config = replace(SMALL, bonus=RND(hidden=(6,)))
     families, targets = locks([7])
-    before = ppo([Randomized(families[0], 20)], seeds=[7], episodes=40, every=20, config=config)[
-        0
-    ].state
+    source = Randomized(families[0], 20)
+    before = ppo(source, seed=7, episodes=40, every=20, config=config).state
     after = restart(config, before, targets[0], 7)
     assert same(after.policy.parameters, before.policy.parameters)
     assert same(after.critic.parameters, before.critic.parameters)
@@ -244,7 +237,7 @@ def test_every_batch_has_its_own_lock():
     source = Randomized(families[0], 20)
     first = source.target(jax.random.key(0), 0)
     states = [
-        ppo([one], seeds=[7], episodes=40, every=20, config=SMALL, evaluation_episodes=0)[0].state
+        ppo(one, seed=7, episodes=40, every=20, config=SMALL, evaluation_episodes=0).state
         for one in (source, first)
     ]
     assert not same(*states)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,12 +16,12 @@ import pytest
 import tasid
 from probes import Bars, Cliff, probe
 from tasid.baselines import ppo as algorithm
-from tasid.baselines.by_name import Baseline
-from tasid.baselines.ppo import Experience, Fixed, PPOConfig, Rows
+from tasid.baselines.by_name import Baseline, train_baseline
+from tasid.baselines.ppo import Experience, PPOConfig, Rows
 from tasid.baselines.rnd import RND
 from tasid.baselines.training import ppo, stage_key
 from tasid.files import ArtifactError
-from tasid.models.descent import Descent
+from tasid.models.fit import Descent
 from tasid.models.networks import Camera, Dense, sight_of
 from tasid.policies.ppo_policy import load_ppo_policy
 from tasid.targets.target import episode_keys, seed_key
@@ -278,7 +281,22 @@ SEEN = jnp.asarray([[-1.0, 0.0], [1.0, 0.0], [-1.0, 1.0], [1.0, 1.0]])
 
 
 def trained(target, episodes=4_000, config=QUICK, **options):
-    return ppo([target], seeds=[1], episodes=episodes, config=config, **options)[0]
+    return train(target, 1, episodes=episodes, config=config, **options)
+
+
+def train(target, seed, callbacks=(), **options):
+    """What training gave, with all that its checkpoints told."""
+    seen = []
+    result = ppo(target, seed=seed, callbacks=[seen.append, *callbacks], **options)
+    return SimpleNamespace(
+        policy=result.policy,
+        state=result.state,
+        episodes=result.episodes,
+        stopped=result.stopped,
+        returns=np.concatenate([here.returns for here in seen]),
+        evaluations=[here.evaluation for here in seen if here.evaluation is not None],
+        evaluated=[here.episodes for here in seen if here.evaluation is not None],
+    )
 
 
 def values(result, observations=SEEN):
@@ -379,43 +397,34 @@ def lock_of(seed, horizon=3):
 SMALL = PPOConfig(batch=20, hidden=(8,), passes=2)
 
 
-def run(seeds=(7,), episodes=120, **options):
-    options = {"every": 40, "evaluation_episodes": 100, "config": SMALL, **options}
-    return ppo([lock_of(seed) for seed in seeds], seeds=seeds, episodes=episodes, **options)
+def run(seed=7, **options):
+    options = {
+        "episodes": 120,
+        "every": 40,
+        "evaluation_episodes": 100,
+        "config": SMALL,
+        **options,
+    }
+    return train(lock_of(seed), seed, **options)
 
 
-def test_a_seed_is_the_same_alone_and_beside_others():
-    alone, pair = run([8])[0], run([7, 8])
-    assert [one.seed for one in pair] == [7, 8]
-    assert same(alone.state, pair[1].state)
-    assert (alone.returns == pair[1].returns).all()
-    assert alone.evaluations == pair[1].evaluations
-    assert not same(pair[0].state, pair[1].state)
+def test_seeds_differ():
+    assert not same(run(7).state, run(8).state)
 
 
 def test_training_goes_on_where_it_was():
     """From any checkpoint, the same bytes as in one go."""
     seen = []
-    whole = run(callbacks=[seen.append])[0]
+    whole = run(callbacks=[seen.append])
     assert [here.episodes for here in seen] == [40, 80, 120]
     for here in seen:
-        rest = run(states=[here.state])[0]
+        rest = run(state=here.state)
         assert same(rest.state, whole.state)
         assert rest.episodes == 120
         assert (rest.returns == whole.returns[here.episodes :]).all()
-        assert rest.evaluations[-1] == whole.evaluations[-1]
-    shorter = run(episodes=80)[0]
+        assert (rest.evaluations[-1].returns == whole.evaluations[-1].returns).all()
+    shorter = run(episodes=80)
     assert same(shorter.state, seen[1].state)
-
-
-def test_together_is_the_same_up_to_rounding():
-    """Under vmap the first batch is the same batch, and training does as well."""
-    apart, both = run([7, 8]), run([7, 8], together=True)
-    for one, two in zip(apart, both, strict=True):
-        assert (one.returns[:20] == two.returns[:20]).all()
-        np.testing.assert_allclose(
-            one.state.policy.parameters, two.state.policy.parameters, atol=0.02
-        )
 
 
 def test_outside_of_compiled_code_it_is_the_same_training():
@@ -435,36 +444,35 @@ def test_outside_of_compiled_code_it_is_the_same_training():
     np.testing.assert_allclose(
         inside.state.policy.parameters, outside.state.policy.parameters, atol=1e-3
     )
-    assert [e.episodes for e in inside.evaluations] == [e.episodes for e in outside.evaluations]
+    assert inside.evaluated == outside.evaluated == [40, 80, 120]
 
 
 def test_stages_draw_different_episodes():
     one, other = run(), run(stage=1)
-    assert (one[0].returns != other[0].returns).any()
+    assert (one.returns != other.returns).any()
 
 
 def test_checkpoints_stop_and_count():
     seen = []
-    results = run([7, 8], callbacks=[seen.append], stop=lambda here: here.seed == 8)
-    assert [one.stopped for one in results] == [False, True]
-    assert [one.episodes for one in results] == [120, 40]
-    assert [one.returns.size for one in results] == [120, 40]
-    assert [len(one.evaluations) for one in results] == [3, 1]
-    assert {(here.seed, here.episodes) for here in seen} == {(7, 40), (7, 80), (7, 120), (8, 40)}
+    whole = run(callbacks=[seen.append])
+    short = run(callbacks=[seen.append], stop=lambda here: here.episodes == 40)
+    assert [one.stopped for one in (whole, short)] == [False, True]
+    assert [one.episodes for one in (whole, short)] == [120, 40]
+    assert [one.returns.size for one in (whole, short)] == [120, 40]
+    assert [one.evaluated for one in (whole, short)] == [[40, 80, 120], [40]]
+    assert [here.episodes for here in seen] == [40, 80, 120, 40]
     assert all(here.returns.size == 40 for here in seen)
-    together = run([7, 8], stop=lambda here: here.seed == 8, together=True)
-    assert [one.episodes for one in together] == [120, 40]
-    without = run(evaluation_episodes=0)[0]
-    assert without.evaluations == ()
-    assert same(without.state, run()[0].state)
+    without = run(evaluation_episodes=0)
+    assert without.evaluations == []
+    assert same(without.state, whole.state)
 
 
-def test_an_error_in_a_callback_ends_all():
+def test_an_error_in_a_callback_ends_training():
     def fail(here):
         raise RuntimeError("disk full")
 
     with pytest.raises(RuntimeError, match="disk full"):
-        run([7, 8], callbacks=[fail])
+        run(callbacks=[fail])
 
 
 @pytest.mark.parametrize(
@@ -474,24 +482,11 @@ def test_an_error_in_a_callback_ends_all():
         ({"every": 30}, "every: 30 is no multiple"),
         ({"episodes": 0}, "episodes: 0"),
         ({"evaluation_episodes": -1}, "evaluation_episodes: -1"),
-        ({"states": []}, "states: 0 given for 1 seeds"),
     ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         run(**arguments)
-
-
-def test_bad_sources_and_settings():
-    with pytest.raises(ValueError, match=r"seeds: \[1, 1\]"):
-        run([1, 1])
-    with pytest.raises(ValueError, match="sources: 1 given for 2 seeds"):
-        ppo([lock_of(1)], seeds=[1, 2], episodes=100)
-    with pytest.raises(ValueError, match="together: True"):
-        ppo([Cliff(traceable=False)], seeds=[1], episodes=100, together=True)
-    for field, value in (("batch", 0), ("clip", 0.0), ("discount", 1.1), ("decay", -0.1)):
-        with pytest.raises(ValueError, match=f"{field}: {value}"):
-            PPOConfig(**{field: value})
 
 
 def test_defaults_are_the_papers():
@@ -519,7 +514,7 @@ def test_what_a_minibatch_has_32_of():
 
 def test_a_policy_is_saved_loaded_and_scored(tmp_path):
     env = tasid.make("combination-lock", horizon=3, num_actions=3, seed=7)
-    result = ppo([env.target], seeds=[7], episodes=2_000, config=replace(SMALL, batch=100))[0]
+    result = train(env.target, 7, episodes=2_000, config=replace(SMALL, batch=100))
     origin = {"name": env.name, "options": dict(env.options)}
     policy = replace(result.policy, environment=origin)
     one, two = policy.save(tmp_path / "one"), policy.save(tmp_path / "two")
@@ -540,7 +535,7 @@ def test_pictures_are_seen_by_convolutions(tmp_path):
     """Where a bar stands does not matter, how it stands does."""
     config = replace(QUICK, descent=Descent(0.003, 0.5), entropy=0.0)
     assert config.networks(Bars())[0] == Camera((24, 24, 1), 2)
-    result = ppo([Bars()], seeds=[0], episodes=6_000, config=config)[0]
+    result = ppo(Bars(), seed=0, episodes=6_000, config=config)
     policy = load_ppo_policy(result.policy.save(tmp_path / "policy"))
     assert tasid.evaluate(policy, Bars(), episodes=2_000, seed=1).mean > 0.97
     upright, x = Bars().reset(episode_keys(seed_key(0), 9, jnp.arange(20)))
@@ -562,7 +557,7 @@ def test_files_that_are_no_policy_are_refused(tmp_path, learned):
     other = learned.policy.save(tmp_path / "other")
     with pytest.raises(ArtifactError, match="ppo-policy"):
         load_ppo_policy(other)
-    saved = run(episodes=40)[0].policy.save(tmp_path / "mine")
+    saved = run(episodes=40).policy.save(tmp_path / "mine")
     artifact = read_artifact(saved)
     for change in (
         {"network": {"kind": "dense", "inputs": 8, "outputs": 3, "hidden": [9]}},
@@ -587,16 +582,13 @@ def test_files_that_are_no_policy_are_refused(tmp_path, learned):
 @pytest.mark.slow
 def test_the_lock_at_h_5_is_solved_in_the_papers_ballpark():
     """The paper: 5000 to 8000 episodes."""
-    envs = [tasid.make("combination-lock", horizon=5, seed=seed) for seed in (0, 1)]
-    robust = [env.latent.robust_value(tasid.robust_dp(env.simulator, eta=0.1)) for env in envs]
-    results = ppo(
-        [env.target for env in envs],
-        seeds=[0, 1],
-        episodes=12_000,
-        stop=lambda here: here.evaluation.mean >= 0.95 * robust[here.seed],
-    )
-    assert all(one.stopped for one in results)
-    assert all(1_000 <= one.episodes <= 12_000 for one in results)
+    for seed in (0, 1):
+        env = tasid.make("combination-lock", horizon=5, seed=seed)
+        enough = 0.95 * env.latent.robust_value(tasid.robust_dp(env.simulator, eta=0.1))
+        stop = partial(lambda enough, here: here.evaluation.mean >= enough, enough)
+        result = ppo(env.target, seed=seed, episodes=12_000, stop=stop)
+        assert result.stopped
+        assert 1_000 <= result.episodes <= 12_000
 
 
 @pytest.mark.slow
@@ -604,7 +596,7 @@ def test_at_h_10_the_trap_holds_ppo_and_a_bonus_frees_it():
     """Falling at once pays 1, and PPO stays there; with RND it finds the way through the lock."""
     env = tasid.make("combination-lock", horizon=10, seed=0)
     trapped, free = (
-        ppo([Fixed(env.target)], seeds=[0], episodes=8_000, config=PPOConfig(bonus=bonus))[0]
+        train(env.target, 0, episodes=8_000, config=PPOConfig(bonus=bonus))
         for bonus in (None, RND())
     )
     assert trapped.returns[-1_000:].mean() == pytest.approx(1.0, abs=0.1)
@@ -618,3 +610,13 @@ def test_keys_of_stages_and_seeds_differ():
         for stage in range(3)
     }
     assert len(keys) == 15
+
+
+def test_a_target_that_does_not_say_how_long_an_episode_is_is_refused():
+    class Endless(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+    target = tasid.wrap(Endless)
+    with pytest.raises(ValueError, match="horizon: this target does not say how long an episode"):
+        train_baseline(Baseline("ppo", target_episodes=100, every=100), target, seed=0)

@@ -12,7 +12,7 @@ from probes import probe
 from tasid.baselines.ppo import PPOConfig
 from tasid.baselines.rnd import RND, RunningMoments
 from tasid.baselines.training import ppo
-from tasid.models.descent import Descent
+from tasid.models.fit import Descent
 from tasid.models.networks import Dense
 
 SMALL = RND(coefficient=3.0, hidden=(6,), outputs=4, limit=1.5, descent=Descent(0.01, 0.2))
@@ -109,8 +109,8 @@ def test_a_bonus_alone_makes_for_novelty():
     config = PPOConfig(batch=50, hidden=(16,), descent=Descent(3e-3), bonus=RND(hidden=(16,)))
     chances = []
     ppo(
-        [target],
-        seeds=[1],
+        target,
+        seed=1,
         episodes=1_000,
         config=config,
         every=50,
@@ -130,9 +130,10 @@ def test_bonuses_are_no_rewards():
     """Returns and evaluations are the target's alone."""
     target = probe(lambda coin, action, h: 1, actions=2, horizon=1)
     config = PPOConfig(batch=20, hidden=(8,), bonus=RND())
-    result = ppo([target], seeds=[1], episodes=40, every=20, config=config)[0]
-    assert (result.returns == 1).all()
-    assert [one.mean for one in result.evaluations] == [1.0, 1.0]
+    seen = []
+    ppo(target, seed=1, episodes=40, every=20, config=config, callbacks=[seen.append])
+    assert all((here.returns == 1).all() for here in seen)
+    assert [here.evaluation.mean for here in seen] == [1.0, 1.0]
 
 
 def test_defaults_are_the_papers():

@@ -214,7 +214,7 @@ def test_not_listening_to_rewards_and_ends(seed, kind):
         assert float(found[n]) == pytest.approx(np.log(whole.total), abs=1e-4)
 
 
-_first, _step = jax.jit(BeliefFilter.first), jax.jit(BeliefFilter.step)
+_look, _first, _step = map(jax.jit, (BeliefFilter.look, BeliefFilter.first, BeliefFilter.step))
 
 
 @few
@@ -229,7 +229,7 @@ def test_the_policys_filter_is_that_of_all_paths(seed, kind):
     tracker = BeliefFilter(
         case.chain, case.classes, Shown(jnp.zeros(())), jnp.float32(0.2), jnp.float32(leap)
     )
-    seen = [case.arrays.features[h] - 60.0 for h in range(4)]
+    seen = [_look(tracker, case.arrays.features[h] - 60.0, h) for h in range(4)]
     belief = _first(tracker, seen[0]).belief
     for h in range(4):
         if h:

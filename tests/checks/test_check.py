@@ -14,8 +14,7 @@ import tasid
 from commands import run
 from tasid.checks.check import check_target
 from tasid.checks.separability import Accuracy, separability
-from tasid.checks.sight import leaks
-from tasid.checks.sites import equal_pairs
+from tasid.checks.sight import equal_pairs, leaks
 from tasid.checks.subject import Subject
 
 ROOM = "#####\n#..L#\n#S..#\n#..G#\n#####"

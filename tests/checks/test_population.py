@@ -9,7 +9,7 @@ import pytest
 
 from tasid.checks.population import population_limit
 from tasid.maps import AbstractSimulator, PerturbedMDP, perturb, policy_value, robust_dp
-from tasid.targets.aliasing import looks_of
+from tasid.targets.block import looks_of
 from tasid.targets.worlds.lava_crossing import lava_crossing, lava_map
 
 

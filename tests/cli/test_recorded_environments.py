@@ -12,7 +12,7 @@ import pytest
 
 import tasid
 from commands import run
-from tasid.maps.sources.gym_id import registered_id
+from tasid.maps.sources.by_name import registered_id
 
 MODULE = """
 import gymnasium
@@ -92,6 +92,42 @@ def test_a_file_that_the_user_names_registers_what_the_policy_recorded(capsys, s
     flags = ["--import", folder / "code" / "stranger.py", "--episodes", 3, "--json"]
     found = json.loads(run(capsys, "evaluate", folder / "policy", *flags).out)
     assert found["return_mean"] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def f(:", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("import json\njsom.dumps(1)", "NameError: name 'jsom' is not defined (broken.py, line 2)"),
+        ("import no_such_thing", "No module named 'no_such_thing' (broken.py, line 1)"),
+        ("import json\njson.loads('{')", "(broken.py, line 2)"),
+    ],
+)
+def test_code_that_raises_is_one_message_with_its_line(
+    capsys, tmp_path, monkeypatch, stranger, code, said
+):
+    folder, _ = stranger
+    (tmp_path / "broken.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    for given in (tmp_path / "broken.py", "broken"):
+        err = run(capsys, "evaluate", folder / "policy", "--import", given, code=2).err
+        assert err.startswith(f"tasid: --import: {given}: ")
+        assert said in err
+        assert err.count("\n") == 1
+    flags = ["--env", "gym:broken:Chain-v0", "--episodes", 3]
+    err = run(capsys, "evaluate", folder / "policy", *flags, code=2).err
+    assert "Traceback" not in err
+    assert said.partition("(")[0].strip() in err
+
+
+def test_a_file_here_is_no_module_and_the_message_says_what_to_do(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_only.py").write_text("")
+    (tmp_path / "map.txt").write_text("#####\n#S.G#\n#####")
+    err = run(capsys, "check", "gym:mine_only:M-v0", "--simulator", "map.txt", code=2).err
+    assert "; mine_only.py is run by --import mine_only.py" in err
+    err = run(capsys, "check", "gym:Mine-v0", "--simulator", "map.txt", code=2).err
+    assert "or need --import FILE.py" in err
 
 
 def test_imports_that_cannot_be_are_named(capsys, stranger):

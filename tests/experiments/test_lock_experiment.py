@@ -10,8 +10,7 @@ from tasid.baselines.by_name import Baseline
 from tasid.experiments.lock import jobs as lock
 from tasid.experiments.lock.completed import completed_return
 from tasid.experiments.lock.scores import evaluations
-from tasid.experiments.records import Records
-from tasid.experiments.remote_log import keeper
+from tasid.experiments.records import Records, keeper
 from tasid.experiments.sweep import Interrupted, Job, JobContext
 from tasid.runs.executors.dispatch import Fraction
 

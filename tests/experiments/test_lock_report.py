@@ -48,6 +48,15 @@ def write(records, setting, seed, rows, *, ended=True, **configuration):
         log.end(solved=best >= 0.95 * VALUE, episodes=rows[-1][0])
 
 
+def test_a_small_size_says_its_own_numbers(tmp_path):
+    records = Records(tmp_path)
+    records.describe({"name": "combination-lock", "title": "", "size": "smoke"})
+    write(records, "ppo-H3", 0, [(100, 1.0, 7.7)], algorithm="ppo")
+    text = build_experiment_report(tmp_path).page.read_text()
+    assert "Size smoke: one seed, a random lock of its own" in text
+    assert "evaluated every 100 episodes" in text
+
+
 def baseline(records, algorithm, horizon, solved, **more):
     """Series of three seeds, of which the i-th solves the lock after solved[i] episodes."""
     for seed, after in enumerate(solved):

@@ -218,7 +218,6 @@ LOOP["again"] = LOOP
         ({"a": 2**5000}, r"metadata\['a'\] is an integer of 5001 bits"),
         ({"a": b"x"}, r"metadata\['a'\] is of type bytes"),
         (LOOP, r"nested deeper"),
-        ([("a", 1)], r"metadata is of type list"),
     ],
 )
 def test_bad_metadata(metadata: Any, match: str, tmp_path: Path) -> None:
@@ -241,19 +240,11 @@ def test_bad_metadata(metadata: Any, match: str, tmp_path: Path) -> None:
         ({"__metadata__": W}, "__metadata__"),
         ({3: W}, "name 3"),
         ({"\ud800": W}, "lone surrogate"),
-        ([W], "arrays is of type list"),
     ],
 )
 def test_bad_arrays(arrays: Any, match: str, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=match):
         write_artifact(tmp_path / "a", kind="k", metadata={}, arrays=arrays)
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize("kind", ["", None, 3, "\ud800"])
-def test_bad_kind(kind: Any, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="kind"):
-        write_artifact(tmp_path / "a", kind=kind, metadata={}, arrays={})
     assert not (tmp_path / "a").exists()
 
 
@@ -790,8 +781,6 @@ def test_atomic_file_writes(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
         write_bytes_atomically(tmp_path / "folder", b"x")
-    with pytest.raises(TypeError, match="data must be bytes, got str"):
-        write_bytes_atomically(file, "text")  # type: ignore[arg-type]
 
 
 def test_only_temporary_files_of_dead_writes_are_swept(tmp_path: Path) -> None:

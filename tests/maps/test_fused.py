@@ -53,10 +53,11 @@ def compiled(monkeypatch):
     monkeypatch.setattr(fused_module, "_FEWEST_ROWS", 7)
 
 
-@pytest.fixture
-def shared(compiled, monkeypatch):
-    """Several η always share one sweep."""
-    monkeypatch.setattr(robust_module, "_sharing_pays", lambda sim: True)
+@pytest.fixture(params=[0, 1 << 62], ids=["far", "near"])
+def shared(compiled, monkeypatch, request):
+    """Several η always share one sweep, of a map that leads far or not."""
+    monkeypatch.setattr(robust_module, "_LARGE", 0)
+    monkeypatch.setattr(robust_module, "_NEAR", request.param)
 
 
 def same_bits(one, other):
@@ -143,13 +144,21 @@ def test_worst_cases_and_certificates_are_those_of_the_numpy_sweep(number, monke
     assert found() == expected
 
 
-def test_a_local_map_shares_and_a_random_or_small_one_does_not():
+def test_a_random_map_leads_far_and_a_ring_does_not():
     size = 600_000
     ring = (np.arange(size)[:, None] + [1, -1]) % size
-    far = np.random.default_rng(0).integers(size, size=(size, 2))
-    for successor, pays in ((ring, True), (far, False), (ring[:100] % 100, False)):
+    anywhere = np.random.default_rng(0).integers(size, size=(size, 2))
+    for successor, far in ((ring, False), (anywhere, True)):
         sim = AbstractSimulator(successor, np.zeros(successor.shape), horizon=2)
-        assert robust_module._sharing_pays(sim) is pays
+        assert robust_module._leads_far(sim) is far
+
+
+def test_rows_of_eight_values_are_cache_lines():
+    for shape in ((5, 8), (1_000_003,), (3, 1)):
+        zeros = fused_module._zeros(shape)
+        assert zeros.ctypes.data % 64 == 0
+        assert zeros.shape == shape
+        assert not zeros.any()
 
 
 def test_who_plans_again_and_again_gets_the_compiled_step(monkeypatch):

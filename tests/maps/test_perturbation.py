@@ -347,7 +347,7 @@ def bad_xi():
     ]:
         xi = good.copy()
         xi[1, 2, 0] = xi[1, 2, 1] = row
-        place = "is not a probability distribution; 2 such rows in all"
+        place = "should be a probability distribution; 2 such entries in all"
         cases[name] = (xi, f"xi: {shown} at (h, s, a) = (1, 2, 0) {place}")
         cases[f"{name}, no steps"] = (xi[1], f"xi: {shown} at (s, a) = (2, 0) {place}")
     shapes = "is neither [S, A, A] = (3, 2, 2) nor [H, S, A, A] with H = 2"

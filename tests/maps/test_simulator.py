@@ -154,6 +154,14 @@ BAD_REST = {
         "start_probabilities: ['half', 'half'] are not numbers",
     ),
     "too few labels": ({"states": ["a", "b"]}, "states: 2 labels for 3 states; give one label per"),
+    "one label twice": (
+        {"states": ["a", "b", "a"]},
+        "states: 'a' is the label of state 0 and of state 2; each needs one of its own",
+    ),
+    "labels nothing is found by": (
+        {"states": [(0,), [1], (2,)]},
+        "states: label [1] of state 1 is a list, which nothing can be found by; use numbers",
+    ),
     "too many labels": ({"states": range(4)}, "states: 4 labels for 3 states; give one label per"),
 }
 

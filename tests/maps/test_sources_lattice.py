@@ -15,7 +15,7 @@ from commands import run
 from mdps import quick
 from tasid.cli import main
 from tasid.maps import AbstractSimulator, robust_dp
-from tasid.maps.layout import FREE, UNKNOWN, WALL, heading_names
+from tasid.maps.layout import FREE, HEADING_NAMES, UNKNOWN, WALL
 from tasid.maps.sources import MapWarning
 from tasid.maps.sources.grid import COMPASS
 from tasid.maps.sources.lattice import backdrop, lattice
@@ -255,7 +255,7 @@ def test_driving(house):
                      (1.4, 1.4, "NE")]  # fmt: skip
     assert sim.layout.directions == 8
     assert sim.layout.angles[sim.start] == 45.0
-    assert heading_names(8)[int(sim.layout.headings[sim.start])] == "NE"
+    assert HEADING_NAMES[8][int(sim.layout.headings[sim.start])] == "NE"
     # Six cells across: diagonally, five moves.
     assert robust_dp(sim, eta=0.0).start_value == pytest.approx(1 - 0.01 * 5)
 

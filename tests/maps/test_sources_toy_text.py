@@ -67,7 +67,7 @@ def test_the_map_behind_the_chances_is_the_deterministic_environment(case):
     expected = AbstractSimulator.from_toy_text(made(name, **plain), horizon=15)
     assert read.simulator.successor.tolist() == expected.successor.tolist()
     assert read.simulator.reward.tolist() == expected.reward.tolist()
-    assert read.eta == pytest.approx(eta)
+    assert read.simulator.origin.implied_eta == pytest.approx(eta)
     assert expected.origin.implied_eta == 0.0
 
 
@@ -86,8 +86,8 @@ def test_the_implied_eta_is_the_smallest(case):
     name, options, *_ = SLIPPERY[case]
     read = from_toy_text(made(name, **options), horizon=1, deterministic="most-likely")
     tables = read.world.transition_at(0), read.world.reward_at(0)
-    assert is_perturbation(tables, read.simulator, eta=read.eta)
-    assert not is_perturbation(tables, read.simulator, eta=read.eta - 1e-3)
+    assert is_perturbation(tables, read.simulator, eta=read.simulator.origin.implied_eta)
+    assert not is_perturbation(tables, read.simulator, eta=read.simulator.origin.implied_eta - 1e-3)
 
 
 def test_values_of_deterministic_games():
@@ -162,7 +162,7 @@ def test_any_map_is_found_under_less_than_half_of_chance(case):
     read = from_toy_text(game, horizon=sim.horizon, deterministic="most-likely")
     assert read.simulator.successor.tolist() == sim.successor.tolist()
     assert read.simulator.reward.tolist() == sim.reward.tolist()
-    assert read.eta <= world.eta + 1e-6
+    assert read.simulator.origin.implied_eta <= world.eta + 1e-6
     assert np.allclose(read.world.transition_at(0), world.transition_at(0), atol=1e-6)
     assert np.allclose(read.world.reward_at(0), world.reward_at(0), atol=1e-6)
 
@@ -173,7 +173,7 @@ def test_one_successor_may_be_listed_in_parts():
     read = from_toy_text(Game(table, [1.0, 0.0]), horizon=2, deterministic="most-likely")
     assert read.simulator.successor.tolist() == [[1, 0], [1, 0]]
     assert read.simulator.reward.tolist() == [[2.0, 0.0], [2.0, 0.0]]
-    assert read.eta == pytest.approx(0.4)
+    assert read.simulator.origin.implied_eta == pytest.approx(0.4)
 
 
 def test_no_perturbation_for_any_eta_is_said_with_its_place():
@@ -182,7 +182,7 @@ def test_no_perturbation_for_any_eta_is_said_with_its_place():
                  1: {0: stay, 1: stay}}, [1.0, 0.0])  # fmt: skip
     with pytest.warns(MapWarning, match="at state 0, action 0, it may lead to state 1, where no"):
         read = from_toy_text(game, horizon=2, deterministic="most-likely")
-    assert read.eta is None
+    assert read.simulator.origin.implied_eta is None
     assert read.world is None
     paid = Game({0: {0: [(0.6, 0, 1.0, False), (0.4, 0, 5.0, False)]}}, [1.0])
     with pytest.warns(MapWarning, match="it pays 2.6 on average, outside what the map can, 1 … 1"):

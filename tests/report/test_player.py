@@ -15,9 +15,9 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import fit_features
 from tasid.beliefs.gaussian import flat_gaussians
+from tasid.maps.layout import UNKNOWN, GridLayout
 from tasid.policies import BeliefPolicy
-from tasid.report.pages.player import ETAS, episode_page
-from tasid.report.pages.replay import replay
+from tasid.report.pages.player import ETAS, episode_page, replay
 from tasid.runs.watch import watch_episode
 
 SMALL = "######\n#S...#\n#.##.#\n#...G#\n######"
@@ -61,6 +61,34 @@ def data_of(page):
 
 def first_of(page):
     return data_of(page)["episodes"][0]
+
+
+def test_who_begins_at_one_of_several_docks_is_carried_away_too(policy):
+    env = tasid.make("building", map=SMALL, seed=1, horizon=9, starts=2)
+    plan = tasid.robust_dp(env.simulator, eta=0.1)
+    several = replace(policy, plan=plan)
+    assert watch_episode(several, env, carried_after=CARRIED).carried_after == CARRIED
+
+
+def test_unknown_borders_are_left_out(carried, page):
+    """The map in the middle of one three times as wide: the same page."""
+    sim = carried.policy.simulator
+    layout = sim.layout
+    cells, behind = (
+        np.pad(one, [(n, n) for n in one.shape], constant_values=UNKNOWN)
+        for one in (layout.cells, layout.backdrop)
+    )
+    wide = GridLayout(
+        cells,
+        layout.positions + layout.cells.shape,
+        headings=layout.headings,
+        directions=layout.directions,
+        backdrop=behind,
+    )
+    moved = sim.replaced(origin=replace(sim.origin, layout=wide))
+    plan = replace(carried.policy.plan, simulator=moved)
+    seen = replace(carried, policy=replace(carried.policy, plan=plan))
+    assert data_of(episode_page([seen], page.with_name("wide.html"))) == data_of(page)
 
 
 def test_carried_away_is_as_before_until_then(policy, env, carried):

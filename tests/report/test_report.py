@@ -36,7 +36,7 @@ from tasid.report.figures.routes import Routes, columns_of, in_words, lanes_of, 
 from tasid.report.pages.baseline import _settings
 from tasid.report.pages.findings import read_findings
 from tasid.report.pages.page import render
-from tasid.report.pages.replay import Replay
+from tasid.report.pages.player import Replay
 from tasid.report.text.command import rerun_command
 from tasid.report.text.wording import count, duration, number, percent
 from tasid.runs.train import Order, train
@@ -483,8 +483,8 @@ def test_the_lanes_of_the_lock_are_its_definition():
     lanes = lanes_of(Routes.of(tasid.robust_dp(lock_simulator(6, 5, seed=1), eta=0.1)))
     assert lanes.kinds == (1, 2, 3)
     assert set(lanes.edges) == {frozenset({(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 3)})}
-    assert lanes.robust == ((1, 1, 1, 1, 1, 1, 2),), "type 1 up to the last decision"
-    assert lanes.nominal[0][-1] == 2
+    assert lanes.walks[0] == ((1, 1, 1, 1, 1, 1, 2),), "type 1 up to the last decision"
+    assert lanes.walks[1][0][-1] == 2
 
 
 def test_words_for_the_routes():
@@ -522,7 +522,7 @@ def test_other_maps_get_states_over_steps(tmp_path):
 @given(horizon=st.integers(1, 500), limit=st.integers(10, 60))
 def test_columns_show_or_fold_every_layer_once(horizon, limit):
     columns = columns_of(horizon, limit)
-    hidden = columns.fold.hidden if columns.fold else range(0)
+    hidden = columns.hidden
     assert sorted([*columns.place, *hidden]) == list(range(horizon + 1))
     assert columns.width <= limit
     places = list(columns.place.values())

@@ -22,15 +22,14 @@ from tasid.learning.monitor import Calibration
 from tasid.maps.layout import GridLayout
 from tasid.policies.certificate import ReturnCertificate
 from tasid.report import build_report
-from tasid.report.figures.batches import regret_panel, returns_panel
 from tasid.report.figures.drawing import house_style
 from tasid.report.figures.grid_heat import visit_heat
 from tasid.report.figures.grid_picture import draw_grid
 from tasid.report.figures.labels import Mark
+from tasid.report.figures.learning import BeliefBatches, regret_panel, returns_panel
 from tasid.report.figures.pictures import NARROW, WIDE
 from tasid.report.figures.reliability import reliability_panel
 from tasid.report.figures.routes import Routes
-from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import read_findings
 from tasid.report.text.command import rerun_command
 from tasid.runs.train import Order, train
@@ -193,6 +192,13 @@ def test_the_page_says_why_learning_stopped(run):
     assert "Why no more: 40 episodes were asked for." in said
     rewrite(run, stopped="more would not help")
     assert "Why no more: More would not help." in page_of(run).text()
+
+
+def test_how_many_batches_there_will_be_need_not_be_known(run):
+    told = (run / "batches.jsonl").read_text()
+    (run / "batches.jsonl").write_text(re.sub(r'"of": \d+', '"of": null', told))
+    assert '"of": null' in (run / "batches.jsonl").read_text()
+    assert "It took 40 episodes in 3 batches." in page_of(run).text()
 
 
 def test_batches_are_told_as_they_were_recorded(run):

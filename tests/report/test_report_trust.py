@@ -24,7 +24,7 @@ from tasid.runs.warnings import slip_warnings
 ETA = {"rate": 0.08, "low": 0.06, "high": 0.1, "transitions": 900, "planned": 0.1, "p_value": 0.98}
 ERROR = {"step": 1, "state": [1, 2], "action": 3, "visits": 20, "surprises": 19, "p_value": 1e-9}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-NOTICED = ["model", "evidence", "eta_estimate", "map_errors", "warnings", "calibration_error"]
+NOTICED = ["model", "eta_estimate", "map_errors", "warnings", "calibration_error"]
 ARRAYS = ["calibration.confidence", "calibration.correct"]
 
 
@@ -170,8 +170,6 @@ def confident(*values, right=True):
 
 SPOILED = {
     "a number for the model": {"model": 3},
-    "a list for the evidence": {"evidence": [1.0]},
-    "a word for nats": {"evidence": {"a": "few"}},
     "an estimate without interval": {"eta_estimate": {"rate": 0.1}},
     "a word for a rate": {"eta_estimate": ETA | {"rate": "low"}},
     "a word for places": {"map_errors": "none"},
@@ -202,7 +200,6 @@ def test_warnings_and_tables_fit_narrow_and_wide_windows(run, tmp_path):
         warnings=["outcomes differ from the intended ones " * 5] * 3,
         map_errors=[ERROR | {"visits": 12_345}] * 5,
         eta_estimate=ETA | {"rate": 0.3, "p_value": 0.0},
-        evidence={f"a way of modelling with a long name, number {n}": n for n in range(4)},
         arrays={
             ARRAYS[0]: np.repeat(np.arange(10) / 10 + 0.05, 1500),
             ARRAYS[1]: np.arange(15_000) % 10 < 5,

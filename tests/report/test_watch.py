@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import gymnasium
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -15,9 +16,10 @@ import tasid
 from commands import run
 from tasid.maps.layout import GOAL, HAZARD, WALL, GridLayout
 from tasid.report.figures.filmstrip import episode_gif, episode_strip
-from tasid.report.figures.filmstrip_beliefs import Likeliest, grid_clouds, lane_clouds
+from tasid.report.figures.filmstrip_beliefs import grid_clouds, lane_clouds, likeliest
 from tasid.report.figures.filmstrip_panels import map_panel
 from tasid.runs.watch import Belief, Episode, watch_episode
+from tasid.targets.target import EpisodeFailed
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,36 @@ def frames(path):
 
 
 # ---------------------------------------------------------------- the episode
+
+
+class Short(gymnasium.Env):
+    """Ends after two steps, whatever is done; or breaks there."""
+
+    def __init__(self, lock, breaks):
+        self.observation_space = gymnasium.spaces.Box(-99, 99, lock.observation_shape, np.float32)
+        self.action_space = gymnasium.spaces.Discrete(lock.num_actions)
+        self.breaks = breaks
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation_space.sample() * 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.breaks and self.steps == 2:
+            raise RuntimeError("no oil")
+        return self.observation_space.sample() * 0, 0.0, self.steps == 2, False, {}
+
+
+def test_an_episode_is_over_when_its_target_says_so(believed, lock):
+    seen = watch_episode(believed.policy, tasid.wrap(lambda: Short(lock, breaks=False)))
+    assert (seen.ended, seen.steps) == (2, 2)
+
+
+def test_a_broken_episode_is_not_shown_as_one(believed, lock):
+    with pytest.raises(EpisodeFailed, match=r"after 2 steps .* RuntimeError: no oil"):
+        watch_episode(believed.policy, tasid.wrap(lambda: Short(lock, breaks=True)))
 
 
 def test_it_is_the_episode_that_evaluation_counts(learned, lock):
@@ -122,8 +154,7 @@ def test_thin_walls_are_drawn_and_nobody_is_carried_through_them():
     axes = Figure().add_subplot()
     policy = replace(seen.policy, plan=plan)
     panel = map_panel(replace(seen, policy=policy, states=states, truth=None))
-    panel.draw(axes)
-    panel.show(3)
+    panel.draw(axes)(3)
     floor, ends = (image.get_array() for image in axes.images)
     assert (floor[4:12, 8, 3] == 1).all()
     assert (ends[..., 3] > 0).sum() == np.isin(layout.cells, (GOAL, HAZARD)).sum()
@@ -217,7 +248,7 @@ def test_shades_lie_on_the_cells_that_are_believed_in():
     seen = believing_episode()
     layout = seen.policy.simulator.layout
     figure = Figure()
-    clouds = grid_clouds(figure.add_subplot(), seen.beliefs, layout)
+    show = grid_clouds(figure.add_subplot(), seen.beliefs, layout)
     (drawn,) = figure.axes[0].collections
     middles = [path.vertices[:-1].mean(axis=0) for path in drawn.get_paths()]
     order = sorted({int(seen.states[0]), int(seen.states[2])})
@@ -225,7 +256,7 @@ def test_shades_lie_on_the_cells_that_are_believed_in():
     for h, likely in ((0, {order[0]: 1.0}), (3, {order[1]: 0.64, order[0]: 0.36})):
         if int(seen.states[0]) != order[0]:
             likely = {order[1 - order.index(s)]: p for s, p in likely.items()}
-        clouds.show(h)
+        show(h)
         opaque = drawn.get_facecolor()[:, 3]
         assert opaque == pytest.approx([0.9 * likely.get(s, 0.0) ** 0.5 for s in order])
 
@@ -244,11 +275,11 @@ def test_where_states_look_somewhere_the_shade_is_on_that_side():
 def test_lanes_keep_the_beliefs_of_earlier_steps():
     beliefs = [Belief.of({0: 1.0}), Belief.of({1: 0.5, 2: 0.25, 3: 0.25})]
     figure = Figure()
-    clouds = lane_clouds(figure.add_subplot(), beliefs, {0: 0, 1: 0, 2: 1, 3: 1})
+    show = lane_clouds(figure.add_subplot(), beliefs, {0: 0, 1: 0, 2: 1, 3: 1})
     (drawn,) = figure.axes[0].collections
-    clouds.show(0)
+    show(0)
     assert (drawn.get_facecolor()[:, 3] > 0).tolist() == [True, False, False]
-    clouds.show(1)
+    show(1)
     places = [path.vertices[:-1].mean(axis=0).tolist() for path in drawn.get_paths()]
     assert places == [pytest.approx([0, 0]), pytest.approx([1, 0]), pytest.approx([1, 1])]
     assert drawn.get_facecolor()[1:, 3] == pytest.approx([0.9 * 0.5**0.5] * 2)
@@ -275,10 +306,8 @@ def test_other_maps_show_their_likeliest_states(tmp_path):
     beliefs = [Belief.of({1: 0.7, 2: 0.3})] * 6
     states = np.array([1] * 6)
     seen = replace(grid_episode(), policy=policy, states=states, truth=states, beliefs=beliefs)
-    panel = Likeliest(seen, beliefs)
     axes = Figure().add_subplot()
-    panel.draw(axes)
-    panel.show(2)
+    likeliest(seen, beliefs).draw(axes)(2)
     assert [bar.get_width() for bar in axes.patches] == [0.7, 0.3, 0, 0, 0, 0]
     assert [text.get_text() for text in axes.texts][:3] == ["b  0.70", "c$\ufffd  0.30", ""]
     framed = [bar.get_linewidth() > 0 for bar in axes.patches]

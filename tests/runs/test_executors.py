@@ -9,8 +9,8 @@ import pytest
 from benchmarks.walks import notes, records_of, rows_of, walks
 
 from tasid.experiments.sweep import sweep
+from tasid.runs.executors.dispatch import Failure, Interrupted, Task, do_all
 from tasid.runs.executors.processes import Processes
-from tasid.runs.executors.protocol import Failure, Interrupted
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,6 @@ def deadly(given, line):
 
 
 def test_what_kills_every_process_ends(tmp_path):
-    from tasid.runs.executors.dispatch import Task, do_all
-
     task = Task("deadly", deadly, lambda: None, print)
     with pytest.raises(RuntimeError, match=r"deadly: lost 5 times, last: .* \(exit code 3\)"):
         do_all([task], Processes(2), total=1)
@@ -124,4 +122,4 @@ def test_halted_processes_begin_nothing():
     executor = Processes(2)
     executor.halt()
     with pytest.raises(Interrupted):
-        executor.do(deadly, None, print, None)
+        executor.do(deadly, None, print, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import StepEnded
-from tasid.runs.forecast import Forecast, seconds_left, seconds_of_steps
+from tasid.runs.progress import Forecast, seconds_left, seconds_of_steps
 
 
 def batch(number, episodes, *, of, playing, fitting):
@@ -55,7 +55,7 @@ def test_later_steps_of_the_papers_method_collect_longer_episodes():
 
 def test_baselines_are_told_by_what_lies_between_two_checkpoints(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("tasid.runs.forecast.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tasid.runs.progress.time.monotonic", lambda: now[0])
     said = []
     tell = Forecast(said.append)
     tell.pace(1_000, 20_000)

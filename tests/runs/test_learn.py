@@ -248,3 +248,14 @@ def test_what_is_no_map_is_named(lock):
         tasid.learn(lock, "floor", eta=0.1, episodes=16)
     with pytest.raises(TypeError, match="simulator: NoneType is no map"):
         tasid.learn_from_episodes([], None, eta=0.1)
+
+
+def test_labels_that_no_file_holds_are_refused_before_anything_is_learned(lock, tmp_path):
+    sim, heard = lock.simulator, []
+    odd = sim.replaced(states=[frozenset([number]) for number in range(sim.num_states)])
+    with pytest.raises(ValueError, match=r"states: label .* of type frozenset cannot be saved"):
+        tasid.learn(
+            lock, odd, eta=0.1, episodes=16, run_dir=tmp_path / "run", callbacks=[heard.append]
+        )
+    assert not heard
+    assert not (tmp_path / "run").exists()

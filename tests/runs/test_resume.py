@@ -28,11 +28,9 @@ from tasid.learning.belief.method import BatchEnded
 from tasid.learning.memory import Remembered
 from tasid.learning.paper.tasid import StepEnded
 from tasid.maps.sources import read_source
-from tasid.runs.baseline_run import BaselineOrder, run_baseline
-from tasid.runs.fits_on_record import FitsOnRecord
-from tasid.runs.journal import Journal, Played
+from tasid.runs.journal import FitsOnRecord, Journal, Played
 from tasid.runs.journaled import Journaled, RunDiffers
-from tasid.runs.train import Order, train
+from tasid.runs.train import BaselineOrder, Order, train
 from tasid.runs.unfinished import how_to_go_on, partial_of
 
 NAME, WAVE = "gym:FrozenLake-v1", 4
@@ -73,7 +71,7 @@ def carry_out(kind, folder, **how):
     if kind == "ppo":
         baseline = Baseline(kind, target_episodes=200, every=100, evaluation_episodes=0)
         order = BaselineOrder(NAME, {**OPTIONS, "horizon": 4}, baseline, 3, 10)
-        return run_baseline(order, folder, **how)
+        return train(order, folder, **how)
     sim = read_source(NAME, horizon=4, deterministic="most-likely", success_rate=0.9)
     episodes = {"belief": 36, "paper": 48}[kind]
     order = Order(NAME, OPTIONS, 0.1, episodes, 3, kind, 10, sim, {"name": NAME})
@@ -138,14 +136,14 @@ def test_a_run_killed_just_before_it_was_in_its_place_is_put_there(tmp_path, mon
 @pytest.mark.slow
 def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
     """Both stages, killed at every checkpoint; what was trained is not trained again."""
-    monkeypatch.setattr("tasid.runs.baseline_run._KEEP_SECONDS", 0.0)
+    monkeypatch.setattr("tasid.runs.train._KEEP_SECONDS", 0.0)
     baseline = Baseline(
         "ppo+dr", target_episodes=200, source_episodes=100, every=100, evaluation_episodes=0
     )
     options = {"horizon": 3, "num_actions": 4, "seed": 3}
     order = BaselineOrder("combination-lock", options, baseline, 3, 10)
     seen = []
-    run_baseline(order, tmp_path / "whole", callbacks=[seen.append])
+    train(order, tmp_path / "whole", callbacks=[seen.append])
     checkpoints = [(one.stage, one.episodes) for one in seen]
     assert len(checkpoints) == 3
 
@@ -157,9 +155,9 @@ def test_a_baseline_of_ours_goes_on_from_its_last_state(tmp_path, monkeypatch):
     seen.clear()
     for _ in checkpoints:
         with pytest.raises(Killed):
-            run_baseline(order, tmp_path / "broken", callbacks=[kill])
+            train(order, tmp_path / "broken", callbacks=[kill])
     assert [(one.stage, one.episodes) for one in seen if one.returns.size] == checkpoints
-    run_baseline(order, tmp_path / "broken")
+    train(order, tmp_path / "broken")
     same_bytes(tmp_path / "whole", tmp_path / "broken")
     rows = [
         [{**json.loads(line), "seconds": 0} for line in text.splitlines()]

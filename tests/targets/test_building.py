@@ -15,7 +15,7 @@ import tasid
 from compiling import AS_USERS
 from tasid.maps import policy_value, worst_case_value
 from tasid.maps.layout import FREE, GOAL, HAZARD, UNKNOWN, WALL
-from tasid.maps.sources.floor import Floor
+from tasid.maps.sources.occupancy_map import Floor
 from tasid.targets.rollout import trace
 from tasid.targets.streams import DIAGNOSIS
 from tasid.targets.target import episode_keys, seed_key
@@ -342,7 +342,7 @@ def test_a_door_on_the_route_is_closed_and_another_way_is_left(env):
         ({"cell_size": 3.0}, "goal: it cannot be reached .*a door .* opens with cell_size="),
         ({"robot_radius": 0.6}, "goal: it cannot be reached .* opens with .*robot_radius="),
         ({"robot_radius": 9.0}, "cell_size: .* radius 9 m no cell is free; try"),
-        ({"cell_size": 0.01}, "cell_size: 0.01 m is less than a pixel|jitter: 0.2 is outside"),
+        ({"cell_size": 0.01}, "cell_size: 0.01 m is less than a pixel"),
         ({"map": "nowhere.yaml"}, "nowhere.yaml: no such file"),
         ({"map": "nowhere.txt"}, "map: nowhere.txt: no such file"),
         ({"map": "plan.jpg"}, "map: 'plan.jpg' is neither a .yaml .* nor a .txt"),
@@ -369,6 +369,12 @@ def test_a_door_on_the_route_is_closed_and_another_way_is_left(env):
 def test_bad_options_are_named_with_what_would_help(options, message):
     with pytest.raises(ValueError, match=message):
         tasid.make("building", **options)
+
+
+def test_narrow_cells_need_no_word_about_jitter():
+    for size, jitter in ((1.0, 0.2), (0.4, 0.2), (0.25, 0.125)):
+        env = tasid.make("building", map=SMALL, cell_size=size, robot_radius=0.05)
+        assert env.options["jitter"] == jitter
 
 
 def ros_map(folder, pixels):

@@ -15,7 +15,7 @@ from minigrid.wrappers import RGBImgPartialObsWrapper
 from tasid.maps import AbstractSimulator
 from tasid.maps.layout import FREE, GOAL, HAZARD, HEADINGS, WALL, GridLayout
 from tasid.maps.sources.text_map import parse
-from tasid.targets.worlds.grid_view import agent_pictures, background, poses_of, tile, view
+from tasid.targets.worlds.grid_view import agent_pictures, background, poses_of, view
 from tasid.targets.worlds.lava_crossing import lava_map
 
 OBJECTS = {WALL: Wall, HAZARD: Lava, GOAL: Goal}
@@ -98,22 +98,6 @@ def minigrid_background(env):
     red, green, blue = env.get_frame(tile_size=8, agent_pov=True)[-8:, 24:32].transpose(2, 0, 1)
     found[-1, :, 3] = (red == green) & (green == blue)
     return found.reshape(56, 56)
-
-
-@pytest.mark.parametrize("size", [8, 12, 32])
-def test_every_tile_is_minigrids(size):
-    for content, heading, highlight in product(
-        (FREE, WALL, HAZARD, GOAL), (None, *HEADINGS), (False, True)
-    ):
-        drawn = Grid.render_tile(
-            None if content == FREE else OBJECTS[content](),
-            agent_dir=None if heading is None else DIRECTION[heading],
-            highlight=highlight,
-            tile_size=size,
-        )
-        agent = None if heading is None else HEADINGS.index(heading)
-        mine = tile(content, size=size, agent=agent, highlight=highlight)
-        np.testing.assert_array_equal(mine, drawn.astype(np.uint8), str((content, heading)))
 
 
 def test_a_view_by_hand():

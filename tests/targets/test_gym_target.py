@@ -284,6 +284,7 @@ def test_an_environment_that_raises_is_run_again_from_the_start(log):
 def test_raising_again_and_again_is_an_error_that_says_where(retries):
     target = tasid.wrap(lambda: Line(break_at=2, times=99), horizon=LENGTH, retries=retries)
     said = rf"failed {retries + 1} times, last after 3 steps .* RuntimeError: the wheel came off"
+    said += r" \(test_gym_target.py, line \d+\)"
     with pytest.raises(EpisodeFailed, match=said):
         explored(target, h=4)
 
@@ -478,14 +479,14 @@ def test_the_map_must_have_the_same_actions():
 def test_ppo_learns_in_a_wrapped_environment_as_well():
     target = tasid.wrap(Line, num_envs=20, horizon=LENGTH)
     config = PPOConfig(batch=20)
-    (trained,) = ppo(
-        [target], seeds=[0], episodes=200, every=100, evaluation_episodes=15, config=config
-    )
-    assert trained.returns.size == 200
-    assert len(trained.evaluations) == 2
+    seen = []
+    given = {"evaluation_episodes": 15, "config": config, "callbacks": [seen.append]}
+    ppo(target, seed=0, episodes=200, every=100, **given)
+    assert [here.returns.size for here in seen] == [100, 100]
+    assert [here.evaluation.returns.size for here in seen] == [15, 15]
     broken = tasid.wrap(lambda: Line(break_at=2, times=9), num_envs=20, horizon=LENGTH)
     with pytest.raises(EpisodeFailed, match="the wheel came off"):
-        ppo([broken], seeds=[0], episodes=20, every=20, evaluation_episodes=0, config=config)
+        ppo(broken, seed=0, episodes=20, every=20, evaluation_episodes=0, config=config)
 
 
 @pytest.mark.parametrize("what", ["env", "id", "factory"])

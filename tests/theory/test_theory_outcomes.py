@@ -89,34 +89,44 @@ def test_gap_and_change_of_measure_are_attained(k: int, eta: float) -> None:
 def test_outcomes_never_cost_more_than_actions(setting: Setting, k: int, n: int) -> None:
     k = min(k, setting.actions)
     exploration = Exploration(outcomes=k)
-    assert theory.outcome_factor(exploration, eta=setting.eta) <= k**3
-    ours = theory.outcome_error_bound(setting, exploration, n_decode=n)
-    assert ours <= theory.one_step_error_bound(setting, n_decode=n, union=True) * (1 + 1e-12)
-    budget = theory.outcome_budget(setting, exploration, epsilon=0.5)
+    factor = exploration.factor(setting.eta)
+    assert factor <= k**3
+    ours, theirs = (
+        theory.one_step_error_bound(setting, n_decode=n, union=True, exploration=explored)
+        for explored in (exploration, None)
+    )
+    assert ours <= theirs * (1 + 1e-12)
+    budget = outcome_budget(setting, exploration, epsilon=0.5)
     paper = theory.decoding_budget(setting, epsilon=0.5, reading="coupling")
     assert budget.n_decode <= paper.n_decode
-    assert budget.ratio <= 1
-    assert budget.n_decode == pytest.approx(budget.ratio * paper.n_decode, rel=1e-11, abs=1)
+    ratio = float(factor / setting.actions**3)
+    assert ratio <= 1
+    assert budget.n_decode == pytest.approx(ratio * paper.n_decode, rel=1e-11, abs=1)
     if k > 2:
-        fewer = theory.outcome_budget(setting, Exploration(outcomes=k - 1), epsilon=0.5)
-        assert fewer.n_decode <= budget.n_decode
-        assert fewer.ratio < budget.ratio
+        fewer = Exploration(outcomes=k - 1)
+        assert outcome_budget(setting, fewer, epsilon=0.5).n_decode <= budget.n_decode
+        assert fewer.factor(setting.eta) < factor
+
+
+def outcome_budget(setting: Setting, exploration: Exploration, *, epsilon: float) -> theory.Budget:
+    return theory.decoding_budget(
+        setting, epsilon=epsilon, reading="coupling", exploration=exploration
+    )
 
 
 def test_outcome_constants_by_hand() -> None:
     # k = 3, η = 1/4: 3·(5/4)²/(3/4) = 25/4; 60 % exploring roll-ins cost 2.5.
     exploration = Exploration(outcomes=3)
     assert theory.outcome_gap(eta=0.25, outcomes=3) == 0.4
-    assert theory.outcome_factor(exploration, eta=0.25) == 6.25
+    assert exploration.factor(0.25) == Fraction(25, 4)
     mixed = replace(exploration, weight=0.4)
-    assert theory.outcome_factor(mixed, eta=0.25) == pytest.approx(2.5 * 6.25)
-    told = replace(exploration, plan_is_representative=True)
-    assert theory.outcome_factor(told, eta=0.25) == 4.6875
-    budget = theory.outcome_budget(BY_HAND, exploration, epsilon=0.5)
+    assert float(mixed.factor(0.25)) == pytest.approx(2.5 * 6.25)
+    budget = outcome_budget(BY_HAND, exploration, epsilon=0.5)
     assert budget.n_decode == math.ceil(10_000 * LN_40000)  # 8·5²·(25/4) / (½·(½)²) = 10 000
     assert (budget.n_total, budget.n_paper) == (4 * budget.n_decode, 5 * budget.n_decode)
-    assert budget.ratio == 0.00625
-    loss = theory.outcome_value_loss_bound(BY_HAND, exploration, n_decode=10_000, start_error=0.1)
+    loss = theory.value_loss_bound(
+        BY_HAND, n_decode=10_000, reading="coupling", exploration=exploration, start_error=0.1
+    )
     assert loss == pytest.approx(float(LN_40000) / 2 + 0.5)  # 10 000·½·L/n + G·ε₀
 
 
@@ -125,8 +135,8 @@ def test_exploration_is_checked() -> None:
     calls: list[tuple[str, Any]] = [
         ("outcomes: 1 ", lambda: Exploration(outcomes=1)),
         ("weight: 0 ", lambda: Exploration(outcomes=2, weight=0)),
-        ("outcomes: 11 ", lambda: theory.outcome_budget(BY_HAND, many, epsilon=1)),
-        ("epsilon: -1 ", lambda: theory.outcome_budget(BY_HAND, two, epsilon=-1)),
+        ("outcomes: 11 ", lambda: outcome_budget(BY_HAND, many, epsilon=1)),
+        ("epsilon: -1 ", lambda: outcome_budget(BY_HAND, two, epsilon=-1)),
         ("eta: 0.5 ", lambda: theory.outcome_gap(eta=0.5, outcomes=2)),
     ]
     for says, call in calls:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.baselines.domain_randomization import FINE_TUNING, pre_train, restart
-from tasid.baselines.families import Family, family_of
+from tasid.baselines.domain_randomization import FINE_TUNING, PRE_TRAINING, EPOpt, restart
+from tasid.baselines.families import Family, Randomized, family_of
 from tasid.baselines.ppo import PPOConfig, PPOState, start
 from tasid.baselines.rnd import RND
 from tasid.baselines.training import Callback, Checkpoint, Trained, ppo, stage_key
@@ -24,6 +24,8 @@ _MINIBATCH = 32
 transitions, and λ = 0.95; for RND without pre-training, episodes and 0.5: what did better on locks
 that are in no table (docs/experiments.md). Where episodes end early it is always transitions."""
 _DECAY_OF_EPISODES, _DECAY_OF_TRANSITIONS = 0.5, 0.95
+_EVERY = 10_000
+"""Episodes between two checkpoints of pre-training, which is not evaluated."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Baseline:
 
     def config_for(self, target: Target) -> PPOConfig:
         """The same for a target."""
+        if target.horizon < 1:
+            raise ValueError("horizon: this target does not say how long an episode is; give one")
         return self.config(target.horizon, ends=target.ends_early)
 
     def describe(self, config: PPOConfig) -> dict[str, Any]:
@@ -118,22 +122,24 @@ def train_baseline(
     if paused is not None and paused.stage == FINE_TUNING:
         state = paused.state
     elif baseline.randomized:
-        before = pre_train(
-            config,
-            family or _relatives(baseline, target),
+        epsilon, number = baseline.epopt_epsilon, baseline.source_episodes
+        before = ppo(
+            Randomized(family or _relatives(baseline, target)),
             seed=seed,
-            episodes=baseline.source_episodes,
-            epsilon=baseline.epopt_epsilon,
+            episodes=number,
+            config=config if epsilon == 1.0 else replace(config, keep=EPOpt(epsilon)),
             state=None if paused is None else paused.state,
+            stage=PRE_TRAINING,
+            every=min(_EVERY, number),
             callbacks=callbacks,
         )
-        state = restart(config, before, target, seed)
-    (trained,) = ppo(
-        [target],
-        seeds=[seed],
+        state = restart(config, before.state, target, seed)
+    trained = ppo(
+        target,
+        seed=seed,
         episodes=baseline.target_episodes,
         config=config,
-        states=None if state is None else [state],
+        state=state,
         stage=FINE_TUNING,
         every=baseline.every,
         evaluation_episodes=baseline.evaluation_episodes,

@@ -10,25 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from tasid.targets.block import BlockMDP, BlockTarget
+from tasid.targets.streams import DOMAINS
 from tasid.targets.target import Target
 from tasid.targets.worlds.combination_lock import NAME
-
-
-class Family(Protocol):
-    """A distribution over targets of one shape; a pytree if it is traceable."""
-
-    @property
-    def traceable(self) -> bool:
-        """May `draw`, and what it gives, be traced by JAX?"""
-
-    def draw(self, key: jax.Array) -> Target:
-        """One of the targets."""
 
 
 @partial(
@@ -102,3 +92,25 @@ class DrawnFamily:
     def draw(self, key: jax.Array) -> Target:
         """The target of a number in 0 … 2³¹ − 1."""
         return self.make(int(jax.random.bits(key, dtype=jnp.uint32) >> 1))
+
+
+Family = BlockFamily | DrawnFamily
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["family"], meta_fields=["every"])
+@dataclass(frozen=True)
+class Randomized:
+    """A source that gives a new member of a family every so many episodes."""
+
+    family: Any
+    every: int = 100
+
+    @property
+    def traceable(self) -> bool:
+        """As the family is."""
+        return bool(self.family.traceable)
+
+    def target(self, key: jax.Array, episode: jax.Array) -> Target:
+        """The member in whose turn the episode falls."""
+        turn = jax.random.fold_in(jax.random.fold_in(key, DOMAINS), episode // self.every)
+        return self.family.draw(turn)

@@ -7,9 +7,9 @@ critic's target, policy and critic are separate networks that descend
     L(π) = −E[min(ρ A, clip(ρ, 1−ε, 1+ε) A)] − c E[entropy of π(·|x)]        L(V) = ½ E[(V(x) − G)²]
     A_t = δ_t + γλ A_{t+1},   δ_t = r_t + γ V(x_{t+1}) − V(x_t),   V = 0 after the last step
 
-What varies plugs in: a `TargetSource` gives the target of every batch, a `Bonus` adds to the
-rewards, a `Keep` says which episodes count. This file is one iteration;
-`tasid.baselines.training.ppo` makes many, for several seeds.
+What varies plugs in: the target of a batch may be drawn from a family, RND adds to the rewards, a
+`Keep` says which episodes count. This file is one iteration; `tasid.baselines.training.ppo` makes
+many.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from tasid.models.descent import ADAM, Descent, NetworkState
+from tasid.baselines.families import Randomized
+from tasid.baselines.rnd import RND
+from tasid.models.fit import ADAM, Descent, NetworkState
 from tasid.models.networks import Sight, sight_of
 from tasid.policies.ppo_policy import flat
 from tasid.targets.batches import in_batches
@@ -32,47 +34,6 @@ from tasid.targets.target import Target, episode_keys, stream
 
 Keep = Callable[[jax.Array], jax.Array]
 """Which episodes of a batch to learn from, by their returns: float [B] → bool [B]; hashable."""
-
-
-class TargetSource(Protocol):
-    """Where the target of every batch comes from; a pytree if it is traceable."""
-
-    @property
-    def traceable(self) -> bool:
-        """May it, and what it gives, be traced by JAX?"""
-
-    def target(self, key: jax.Array, episode: jax.Array) -> Target:
-        """The target of the batch that begins with this episode; all have the same shapes."""
-
-
-class Bonus(Protocol):
-    """An addition to the rewards that learns along; hashable, its state is a pytree."""
-
-    def start(self, key: jax.Array, inputs: int) -> Any:
-        """The state before the first batch, for observations of so many entries."""
-
-    def score(self, state: Any, seen: jax.Array, weight: jax.Array) -> tuple[Any, jax.Array]:
-        """The bonus [N] for arriving at the observations seen [N, d]; rows of weight 0 are void."""
-
-    def learn(self, state: Any, seen: jax.Array, weight: jax.Array) -> Any:
-        """One update on a minibatch [b, d]."""
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["only"], meta_fields=[])
-@dataclass(frozen=True)
-class Fixed:
-    """The same target for every batch."""
-
-    only: Any
-
-    @property
-    def traceable(self) -> bool:
-        """As the target is."""
-        return bool(self.only.traceable)
-
-    def target(self, key: jax.Array, episode: jax.Array) -> Target:
-        """Always this one."""
-        return self.only
 
 
 @dataclass(frozen=True)
@@ -98,18 +59,8 @@ class PPOConfig:
     entropy: float = 0.001
     hidden: tuple[int, ...] = (56, 56)
     descent: Descent = ADAM
-    bonus: Bonus | None = None
+    bonus: RND | None = None
     keep: Keep | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("batch", "passes", "minibatch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is below 1")
-        for name in ("discount", "decay"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name}: {getattr(self, name)} is outside [0, 1]")
-        if not self.clip > 0.0:
-            raise ValueError(f"clip: {self.clip} is not above 0")
 
     def networks(self, target: Target) -> tuple[Sight, Sight]:
         """Policy and critic for a target."""
@@ -167,11 +118,11 @@ def start(config: PPOConfig, target: Target, key: jax.Array) -> PPOState:
 
 
 def iterate(
-    config: PPOConfig, source: TargetSource, state: PPOState, key: jax.Array
+    config: PPOConfig, source: Target | Randomized, state: PPOState, key: jax.Array
 ) -> tuple[PPOState, jax.Array]:
     """One iteration; also gives the returns of its episodes [B]."""
     first = state.batches * config.batch
-    target = source.target(key, first)
+    target = source.target(key, first) if isinstance(source, Randomized) else source
     networks = config.networks(target)
     keys = episode_keys(key, TRAINING, first + jnp.arange(config.batch))
     experience = collect(target, networks[0], state.policy.parameters, keys)
@@ -202,17 +153,11 @@ class Sampling:
         self, carry: tuple[()], observations: jax.Array, h: jax.Array
     ) -> tuple[tuple[()], jax.Array]:
         """Invert the distribution by one uniform number an episode."""
-        return carry, _draw(self.network, self.parameters, self.keys, observations, h)
-
-
-@partial(jax.jit, static_argnums=0)
-def _draw(
-    network: Sight, parameters: jax.Array, keys: jax.Array, observations: jax.Array, h: jax.Array
-) -> jax.Array:
-    probabilities = jax.nn.softmax(network.apply(parameters, flat(observations)), axis=-1)
-    drawn = jax.vmap(jax.random.uniform)(stream(keys, ACTING + h))
-    below = (drawn[:, None] >= jnp.cumsum(probabilities, axis=-1)).sum(axis=-1)
-    return jnp.minimum(below, network.outputs - 1).astype(jnp.int32)
+        scores = self.network.apply(self.parameters, flat(observations))
+        chances = jnp.cumsum(jax.nn.softmax(scores, axis=-1), axis=-1)
+        drawn = jax.vmap(jax.random.uniform)(stream(self.keys, ACTING + h))
+        below = (drawn[:, None] >= chances).sum(axis=-1)
+        return carry, jnp.minimum(below, self.network.outputs - 1).astype(jnp.int32)
 
 
 def collect(target: Target, network: Sight, policy: jax.Array, keys: jax.Array) -> Experience:

@@ -5,7 +5,7 @@ A predictor learns the outputs of a fixed random network; where it errs, little 
     bonus(x') = coefficient · mean over outputs of (predictor(z) − random(z))²,
     z = x' with mean 0 and standard deviation 1 over all seen so far, clipped
 
-It plugs into `tasid.baselines.ppo` as a `Bonus` and is paid for arriving at x'.
+It is paid for arriving at x'.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tasid.models.descent import ADAM, Descent, NetworkState
+from tasid.models.fit import ADAM, Descent, NetworkState
 from tasid.models.networks import Dense
 
 _LEAST_VARIANCE = 1e-8

@@ -28,6 +28,8 @@ LANES = 32
 """Batches are padded to a multiple of this: the vector unit then treats every episode alike."""
 _TIE = 1e-6
 """What an action that is as good as the plan's is held to be worse by, of the range of Q̃."""
+_STRANGE = 2.0
+"""Nats of surprise that an observation is worth, at least, that is like nothing ever seen."""
 
 
 class Carried(NamedTuple):
@@ -73,14 +75,17 @@ class BeliefActor:
         rows, padded = observations.shape[0], carry.commands.shape[0]
         pad = [(0, padded - rows)] + [(0, 0)] * (observations.ndim - 1)
         features = self.feature_map.exact(jnp.pad(observations, pad), h)
-        seen: Filtered = jax.lax.cond(
+        seen = self.filter.look(features, h)
+        now: Filtered = jax.lax.cond(
             h == 0,
-            lambda: self.filter.first(features),
-            lambda: self.filter.step(carry.belief, carry.commands, features, jnp.maximum(h - 1, 0)),
+            lambda: self.filter.first(seen),
+            lambda: self.filter.step(carry.belief, carry.commands, seen, jnp.maximum(h - 1, 0)),
         )
-        doubt = jnp.clip(carry.doubt + seen.surprise, 0.0, 50.0)
-        commands = self.choose(seen.belief, h)
-        return Carried(seen.belief, commands, doubt), commands[:rows]
+        # However well it compares, what is like nothing ever seen speaks against all beliefs.
+        surprise = jnp.where(seen.strange, jnp.maximum(now.surprise, _STRANGE), now.surprise)
+        doubt = jnp.clip(carry.doubt + surprise, 0.0, 50.0)
+        commands = self.choose(now.belief, h)
+        return Carried(now.belief, commands, doubt), commands[:rows]
 
     def choose(self, belief: jax.Array, h: jax.Array) -> jax.Array:
         """What is best for beliefs [M, N], [N]."""

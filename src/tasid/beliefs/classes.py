@@ -45,6 +45,10 @@ class Classes:
     number: int
     """How many classes there are in all, C."""
 
+    def compared(self, h: jax.Array | int) -> jax.Array:
+        """Those that an observation of step h is compared with: the step's places, or all."""
+        return at(self.members, h) if self.kind == "place" else jnp.arange(self.number)
+
     @classmethod
     def of(cls, chain: Chain, kind: str, sim: AbstractSimulator) -> Classes:
         """Arrivals classed by place, rank or action."""

@@ -15,13 +15,23 @@ import jax.numpy as jnp
 
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.classes import Classes
+from tasid.beliefs.familiar import strange
 from tasid.beliefs.smoother import likelihoods, normalised, spread
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Bool, Float
 
 LEAP = 1e-5
 """The probability that a step leads anywhere at all: what being carried away is worth."""
+
+
+class Looked(NamedTuple):
+    """What single observations say, wherever one may be."""
+
+    scores: Float[Array, "L N"]
+    """ln p(x | c) up to what all classes share, [L, N], of `Classes.compared`."""
+    strange: Bool[Array, " N"]
+    """Is it like nothing ever seen? [N]"""
 
 
 class Filtered(NamedTuple):
@@ -35,7 +45,7 @@ class Filtered(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["chain", "classes", "emission", "eta", "leap"],
+    data_fields=["chain", "classes", "emission", "eta", "leap", "least"],
     meta_fields=[],
 )
 @dataclass(frozen=True)
@@ -47,22 +57,31 @@ class BeliefFilter:
     emission: Any
     eta: jax.Array
     leap: jax.Array
+    least: Float[Array, " C"] | None = None
+    """What an observation of a class scores at least (`familiar`); None if that is not known."""
 
-    def first(self, features: jax.Array) -> Filtered:
-        """The belief after the first observation, features [N, D]."""
-        scores = self.emission.exact_scores(features, self.classes.first)
+    def look(self, features: jax.Array, h: jax.Array) -> Looked:
+        """What all classes make of the observations of step h, features [N, D]."""
+        members = self.classes.compared(h)
+        scores = self.emission.exact_scores(features, members)
+        if self.least is None:
+            return Looked(scores, jnp.zeros(features.shape[0], bool))
+        return Looked(scores, strange(scores, self.least[members]))
+
+    def first(self, seen: Looked) -> Filtered:
+        """The belief after the first observation."""
+        classes = self.classes
+        scores = seen.scores if classes.kind == "place" else seen.scores[classes.first]
         prior = jnp.broadcast_to(self.chain.start[:, None], scores.shape)
         there = (at(self.chain.states, 0) >= 0)[:, None]
-        return self._weighed(prior, scores, there)
+        return _weighed(prior, scores, there)
 
-    def step(
-        self, belief: jax.Array, commands: jax.Array, features: jax.Array, h: jax.Array
-    ) -> Filtered:
-        """From the belief [M, N] at step h, its commands [N] and what is seen then, [N, D]."""
+    def step(self, belief: jax.Array, commands: jax.Array, seen: Looked, h: jax.Array) -> Filtered:
+        """From the belief [M, N] at step h, its commands [N] and what is seen then."""
         chain, classes = self.chain, self.classes
-        scores = self.emission.exact_scores(features, after(classes.members, h))
         edges = belief[:, None, :] * chain.prior(h, commands, self.eta)
         if classes.kind != "place":
+            scores = seen.scores[: classes.members.shape[1]]
             look, _ = likelihoods(scores, jnp.bool_(True))
             mass, total = normalised(spread(chain, edges * look[at(classes.of_edge, h)], h))
             usual = jnp.log(look.sum(axis=0) / look.shape[0])
@@ -70,13 +89,14 @@ class BeliefFilter:
         there = (after(chain.states, h) >= 0)[:, None]
         anywhere = there / there.sum()
         prior = (1 - self.leap) * spread(chain, edges, h)
-        return self._weighed(prior + self.leap * anywhere, scores, there)
+        return _weighed(prior + self.leap * anywhere, seen.scores, there)
 
-    def _weighed(self, prior: jax.Array, scores: jax.Array, there: jax.Array) -> Filtered:
-        # An empty slot must not be the likeliest: the others are measured by that one.
-        look, _ = likelihoods(
-            jnp.where(there, scores, scores.min(axis=0, keepdims=True)), jnp.bool_(True)
-        )
-        mass, total = normalised(prior * look)
-        usual = (look * there).sum(axis=0) / there.sum()
-        return Filtered(mass, jnp.log(usual) - jnp.log(total))
+
+def _weighed(prior: jax.Array, scores: jax.Array, there: jax.Array) -> Filtered:
+    # An empty slot must not be the likeliest: the others are measured by that one.
+    look, _ = likelihoods(
+        jnp.where(there, scores, scores.min(axis=0, keepdims=True)), jnp.bool_(True)
+    )
+    mass, total = normalised(prior * look)
+    usual = (look * there).sum(axis=0) / there.sum()
+    return Filtered(mass, jnp.log(usual) - jnp.log(total))

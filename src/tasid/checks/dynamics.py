@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, mode
 
-from tasid.checks.open_loop import BlindEpisodes, play
-from tasid.checks.subject import LEVEL, Finding, Subject, fine, note, problem
+from tasid.checks.subject import LEVEL, BlindEpisodes, Finding, Subject, fine, note, problem
 
 _CLOSE = 1e-4
 _FEWEST = 5
@@ -23,7 +22,7 @@ def repeats(subject: Subject) -> Iterator[Finding]:
     steps = min(subject.sim.horizon, _REPEATED_STEPS)
     commands = _random_commands(subject, _REPEATED, steps)
     keep = range(steps + 1)
-    one, two = (play(subject.target, commands, seed=subject.seed, keep=keep) for _ in range(2))
+    one, two = (subject.play(commands, keep=keep) for _ in range(2))
     for h in keep:
         if not np.array_equal(one.seen[h], two.seen[h], equal_nan=True):
             where = "the first observation" if h == 0 else f"the observation after {h} steps"
@@ -46,7 +45,7 @@ def along_the_route(subject: Subject) -> Iterator[Finding]:
         yield note("rewards", "on the map nothing can happen from the start on")
         return
     commands = np.tile(actions, (subject.episodes, 1))
-    played = play(subject.target, commands, seed=subject.seed, first=1_000)
+    played = subject.play(commands, first=1_000)
     yield _rewards_agree(subject, played, states, actions)
     yield _ends_agree(subject, played, states)
 
@@ -98,7 +97,7 @@ def _ends_agree(subject: Subject, played: BlindEpisodes, states: list[int]) -> F
 def at_random(subject: Subject) -> Iterator[Finding]:
     """Rewards and ends of episodes with random commands."""
     commands = _random_commands(subject, subject.episodes, subject.sim.horizon)
-    played = play(subject.target, commands, seed=subject.seed, first=2_000_000)
+    played = subject.play(commands, first=2_000_000)
     yield _known_rewards(subject, played)
     yield _known_ends(subject, played)
 

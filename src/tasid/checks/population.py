@@ -29,7 +29,7 @@ from tasid.maps import (
     robust_dp,
 )
 from tasid.targets import BlockMDP, Target
-from tasid.targets.aliasing import looks_of
+from tasid.targets.block import looks_of
 
 _SHOWN = 10
 _NEGLIGIBLE = 1e-12
@@ -210,8 +210,11 @@ def limit_of(
     looks = _looks(env, sim, render)
     if looks is None:
         return None, "unknown, because what states look like is; give render(state) to know it"
+    foreign = isinstance(env, BlockMDP) and not env.brings(sim)
+    latent = None if foreign else env.latent_on(sim)
+    world = perturb(sim, eta=eta) if latent is None else latent.world
     chosen = plan if plan is not None else robust_dp(sim, eta=eta)
-    return population_limit(_world(env, sim, eta), chosen, looks), ""
+    return population_limit(world, chosen, looks), ""
 
 
 def _looks(
@@ -225,12 +228,6 @@ def _looks(
     if hasattr(emission, "look"):
         return np.asarray(emission.look)
     return looks_of(np.asarray(emission.clean)) if hasattr(emission, "clean") else None
-
-
-def _world(env: Target, sim: AbstractSimulator, eta: float) -> PerturbedMDP:
-    foreign = isinstance(env, BlockMDP) and not env.brings(sim)
-    latent = None if foreign else env.latent_on(sim)
-    return perturb(sim, eta=eta) if latent is None else latent.world
 
 
 def weigh(limit: PopulationLimit, *, method: str) -> Finding:

@@ -51,7 +51,7 @@ class Accuracy:
 
 def separability(before: NDArray[Any], after: NDArray[Any], label: NDArray[np.int64]) -> Accuracy:
     """How well a linear model predicts labels 0 … L−1 from transitions, each [n, …]."""
-    rows = _coordinates(np.concatenate([_flat(before), _flat(after)], axis=1))
+    rows = _coordinates(np.hstack([x.reshape(len(x), -1) for x in (before, after)]))
     number = int(label.max()) + 1
     half = np.arange(len(label)) % 2 == 0
     right = 0
@@ -115,10 +115,6 @@ def _log_f(rows: Floats, weights: Floats) -> Floats:
     """ln f of every label, [n, L]."""
     log_f: Floats = log_softmax(_scores(rows, weights), axis=1)
     return log_f
-
-
-def _flat(observations: NDArray[Any]) -> NDArray[Any]:
-    return observations.reshape(len(observations), -1)
 
 
 def _coordinates(table: NDArray[Any]) -> Floats:

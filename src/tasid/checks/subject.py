@@ -1,17 +1,24 @@
-"""What is being checked, and what a check can find."""
+"""What is being checked, by episodes with commands fixed in advance, and what can be found."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.planning.backward import layers
 from tasid.targets import Target
+from tasid.targets.rollout import stepper
+from tasid.targets.streams import BLIND
+from tasid.targets.target import episode_keys, refuse_failures, seed_key, unfinished
 
+_WIDTH = 128
 LEVEL = 0.001
 """Each test calls a fitting target unfit with at most this probability."""
 
@@ -39,6 +46,17 @@ def problem(name: str, text: str) -> Finding:
 def note(name: str, text: str) -> Finding:
     """Worth knowing."""
     return Finding(name, "note", text)
+
+
+@dataclass(frozen=True, eq=False)
+class BlindEpisodes:
+    """Episodes that were played, [n] or [n, T]."""
+
+    rewards: NDArray[np.float64]
+    ended: NDArray[np.int64]
+    """After how many steps the episode was over; T + 1 if it was not."""
+    seen: dict[int, NDArray[Any]]
+    """The observations of the steps that were asked for, [n, …]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +107,42 @@ class Subject:
         if origin is None or origin.actions is None:
             return f"action {action}"
         return f"action {action} ({origin.actions[action]})"
+
+    def play(
+        self, commands: ArrayLike, *, first: int = 0, keep: Iterable[int] = ()
+    ) -> BlindEpisodes:
+        """Play episodes number `first`, first + 1, … with the commands [n, T]."""
+        table, kept = np.asarray(commands, dtype=np.int64), sorted(set(keep))
+        room = _WIDTH if self.target.traceable else self.target.num_envs or _WIDTH
+        parts = [
+            self._wave(table[start : start + room], first + start, kept, room)
+            for start in range(0, len(table), room)
+        ]
+        rewards, ended, seen = zip(*parts, strict=True)
+        every = {h: np.concatenate([one[h] for one in seen]) for h in kept}
+        return BlindEpisodes(np.concatenate(rewards), np.concatenate(ended), every)
+
+    def _wave(
+        self, commands: NDArray[np.int64], first: int, kept: list[int], room: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[int, NDArray[Any]]]:
+        target = self.target
+        number, steps = commands.shape
+        # Compiled code has one width; elsewhere an episode may cost something.
+        width = room if target.traceable else number
+        filled = np.zeros((width, steps), dtype=np.int32)
+        filled[:number] = commands
+        keys = episode_keys(seed_key(self.seed), BLIND, first + jnp.arange(width))
+        rewards, ended = np.zeros((number, steps)), np.full(number, steps + 1)
+        seen, advance = {}, stepper(target)
+        state, observations = target.reset(keys)
+        for h in range(steps + 1):
+            if h > 0:
+                actions = jnp.asarray(filled[:, h - 1])
+                state, observations, paid = advance(target, state, actions, jnp.int32(h - 1), keys)
+                refuse_failures(target, state)
+                rewards[:, h - 1] = np.asarray(paid)[:number]
+            if h in kept:
+                seen[h] = np.asarray(observations)[:number]
+            over = ~np.asarray(unfinished(target, state, width))[:number]
+            ended[over & (ended > steps)] = h
+        return rewards, ended, seen

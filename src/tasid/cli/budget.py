@@ -39,8 +39,8 @@ def budget(
     as_json: Json = False,
 ) -> None:
     """Count the episodes that the theory asks for, beside what practice needs."""
-    from tasid.theory.budget_table import budget_table, in_words, question
+    from tasid.theory.budget_table import budget_table, in_words
 
     asked = {name: given for name, given in context.params.items() if name != "as_json"}
-    table = budget_table(question(**asked))
+    table = budget_table(**asked)
     answer(table, lambda table: print(*in_words(table), sep="\n"), as_json=as_json)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from tasid.cli import arguments, worlds
 from tasid.cli.answers import answer, notice, print_scores
-from tasid.cli.arguments import EnvSeed, Episodes, EpisodesSeed, Json, Settings
-from tasid.cli.imports import Imports, import_all
-from tasid.cli.recorded import OtherEnv, SavedPolicy, world_of
+from tasid.cli.imports import import_all
 
 
 def evaluate(
-    policy: SavedPolicy,
-    env: OtherEnv = None,
-    env_seed: EnvSeed = None,
-    settings: Settings = None,
-    imports: Imports = None,
-    episodes: Episodes = None,
-    seed: EpisodesSeed = 0,
-    as_json: Json = False,
+    policy: arguments.SavedPolicy,
+    env: arguments.OtherEnv = None,
+    env_seed: arguments.EnvSeed = None,
+    settings: arguments.Settings = None,
+    imports: arguments.Imports = None,
+    episodes: arguments.Episodes = None,
+    seed: arguments.EpisodesSeed = 0,
+    as_json: arguments.Json = False,
 ) -> None:
     """Score a saved policy in the environment it was learned in, or in another."""
     from tasid.checks.scoring import score
@@ -26,7 +25,7 @@ def evaluate(
 
     import_all(imports)
     loaded = load(policy)
-    world = world_of(loaded, env, env_seed, settings)
+    world = worlds.world_of(loaded, env, env_seed, settings)
     number = episodes if episodes is not None else 10_000 if world.traceable else 1_000
     _, result = score(loaded, world, episodes=number, seed=seed)
     planned = None if isinstance(loaded, PPOPolicy) else loaded.simulator

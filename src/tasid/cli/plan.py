@@ -8,22 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasid.cli import arguments, worlds
 from tasid.cli.answers import print_json, print_plan
-from tasid.cli.arguments import (
-    EnvSeed,
-    Eta,
-    Horizon,
-    Json,
-    MapSettings,
-    Settings,
-    StartState,
-    environment_options,
-    lost_doors_of,
-    map_options,
-    point,
-    simulator_of,
-)
-from tasid.cli.imports import Imports, import_all
+from tasid.cli.imports import import_all
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator, RobustPlan
@@ -38,10 +25,10 @@ def plan(
             "folder, gym:ID) or an environment's name."
         ),
     ],
-    eta: Eta = 0.1,
-    horizon: Horizon = None,
+    eta: arguments.Eta = 0.1,
+    horizon: arguments.Horizon = None,
     png: Annotated[Path | None, typer.Option(help="Draw the route to this file.")] = None,
-    env_seed: EnvSeed = None,
+    env_seed: arguments.EnvSeed = None,
     start: Annotated[str | None, typer.Option(help="Start of a .yaml map: x,y[,N|E|S|W].")] = None,
     goal: Annotated[str | None, typer.Option(help="Goal of a .yaml map: x,y in metres.")] = None,
     cell_size: Annotated[float | None, typer.Option(help="Cells of a .yaml map, metres.")] = None,
@@ -54,11 +41,11 @@ def plan(
     deterministic: Annotated[
         str | None, typer.Option(help="Chances in a gym:ID map: refuse, most-likely.")
     ] = None,
-    map_settings: MapSettings = None,
-    start_state: StartState = None,
-    settings: Settings = None,
-    imports: Imports = None,
-    as_json: Json = False,
+    map_settings: arguments.MapSettings = None,
+    start_state: arguments.StartState = None,
+    settings: arguments.Settings = None,
+    imports: arguments.Imports = None,
+    as_json: arguments.Json = False,
 ) -> None:
     """Plan robustly on a map: value and route of Algorithm 1."""
     from tasid.maps import RobustPlan, certify, policy_value
@@ -72,21 +59,21 @@ def plan(
     from tasid.maps.sources import is_map
 
     import_all(imports)
-    options = environment_options(
+    options = worlds.environment_options(
         settings,
-        start=point("--start", start),
-        goal=point("--goal", goal),
+        start=worlds.point("--start", start),
+        goal=worlds.point("--goal", goal),
         cell_size=cell_size,
         robot_radius=robot_radius,
-        hazards=[point("--hazard", zone) for zone in hazard] if hazard else None,
+        hazards=[worlds.point("--hazard", zone) for zone in hazard] if hazard else None,
         moves=moves,
         deterministic=deterministic,
         seed=env_seed,
     )
     if env_seed is not None and is_map(source):
         raise ValueError(f"--env-seed: {env_seed} with {source}, a map that is the same for all")
-    options |= map_options(map_settings, start_state)
-    sim = simulator_of(source, horizon, options)
+    options |= worlds.map_options(map_settings, start_state)
+    sim = worlds.simulator_of(source, horizon, options)
     robust, nominal = _plans(sim, eta) if png is None else _whole_plans(sim, eta)
     likeliest = int(sim.starts[sim.start_probabilities.argmax()])
     route = robust.route(likeliest)
@@ -108,7 +95,7 @@ def plan(
     }
     if sim.origin is not None and sim.origin.implied_eta is not None:
         result["implied_eta"] = sim.origin.implied_eta
-    doors = lost_doors_of(source, options)
+    doors = worlds.lost_doors_of(source, options)
     if doors is not None:
         result["lost_doors"] = [asdict(door) for door in doors]
     if png is None or not isinstance(robust, RobustPlan):

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasid.cli.answers import counted, print_json
-from tasid.cli.arguments import (
-    EtaOrMaps,
-    Horizon,
-    InstanceSeed,
-    Json,
-    MapSettings,
-    ResetOptions,
-    Seed,
-    Sensor,
-    Settings,
-    StartState,
-    eta_for,
-    map_for,
-    world_options,
-)
-from tasid.cli.imports import Imports, import_all
+from tasid.cli import arguments, worlds
+from tasid.cli.answers import answer, counted
+from tasid.cli.imports import import_all
 
 if TYPE_CHECKING:
     from tasid.maps import AbstractSimulator
@@ -31,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(
+    context: typer.Context,
     env: Annotated[
         str, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
     ],
@@ -51,18 +39,18 @@ def record(
             help="The map, as for `tasid plan`; random commands in gym:ID need none but --horizon.",
         ),
     ] = None,
-    map_settings: MapSettings = None,
-    start_state: StartState = None,
-    horizon: Horizon = None,
-    eta: EtaOrMaps = None,
-    seed: Seed = 0,
-    env_seed: InstanceSeed = None,
-    sensor: Sensor = None,
-    settings: Settings = None,
-    reset: ResetOptions = None,
-    imports: Imports = None,
+    map_settings: arguments.MapSettings = None,
+    start_state: arguments.StartState = None,
+    horizon: arguments.Horizon = None,
+    eta: arguments.EtaOrMaps = None,
+    seed: arguments.Seed = 0,
+    env_seed: arguments.InstanceSeed = None,
+    sensor: arguments.Sensor = None,
+    settings: arguments.Settings = None,
+    reset: arguments.ResetOptions = None,
+    imports: arguments.Imports = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that log.")] = False,
-    as_json: Json = False,
+    as_json: arguments.Json = False,
 ) -> None:
     """Play whole episodes and write down what was seen, commanded and paid."""
     from tasid.runs.recording import check_free, record_episodes
@@ -71,20 +59,10 @@ def record(
 
     import_all(imports)
     check_free(out, overwrite=overwrite)
-    ours = not env.startswith("gym:")
-    options = world_options(
-        env,
-        settings,
-        reset,
-        seed=seed,
-        env_seed=env_seed,
-        horizon=horizon,
-        eta=eta,
-        sensor=sensor,
-    )
-    sim = None
-    if simulator is not None or ours:
-        sim, _ = map_for(env, options, simulator, map_settings, horizon, start_state)
+    given = SimpleNamespace(**context.params)
+    options, sim = worlds.world_options(given, seed=seed), None
+    if simulator is not None or not env.startswith("gym:"):
+        sim, _ = worlds.map_for(given, options)
     world: Target = open_world(env, **options)
     sim = sim or world.simulator
     if (steps := horizon or (sim.horizon if sim else 0)) > 0:
@@ -94,23 +72,24 @@ def record(
         world, _player(who, world, sim, eta), episodes=episodes, explore=explore, seed=seed
     )
     log.save(out)
-    returns = log.recorded.returns
-    answer: dict[str, Any] = {
+    result = {
         "episodes": log.number,
         "file": str(out),
-        "return_mean": float(returns.mean()),
+        "return_mean": float(log.recorded.returns.mean()),
         "horizon": log.horizon,
         "actions": log.num_actions,
         "policy": who,
         "explore": 1.0 if who == "random" else explore,
         "seed": seed,
     }
-    if as_json:
-        print_json(answer)
-        return
-    print(f"recorded {counted(log.number)} of at most {counted(log.horizon, 'steps')}")
-    print(f"return            {answer['return_mean']:.4f}")
-    print(f"file              {out}")
+    answer(result, _print, as_json=as_json)
+
+
+def _print(result: dict[str, Any]) -> None:
+    steps = counted(result["horizon"], "steps")
+    print(f"recorded {counted(result['episodes'])} of at most {steps}")
+    print(f"return            {result['return_mean']:.4f}")
+    print(f"file              {result['file']}")
 
 
 def _player(who: str, world: Target, sim: AbstractSimulator | None, eta: float | None) -> Any:
@@ -124,4 +103,4 @@ def _player(who: str, world: Target, sim: AbstractSimulator | None, eta: float |
         return load(who)
     if sim is None:
         raise ValueError("--policy: plan, but there is no map to plan on; give --simulator")
-    return eyes_shut(world, sim, eta=eta_for(eta, sim))
+    return eyes_shut(world, sim, eta=worlds.eta_for(eta, sim))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tasid.cli.answers import print_json
+from tasid.cli.answers import answer
 from tasid.cli.arguments import Json
 
 
@@ -22,7 +22,4 @@ def report(
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: is a file; give the folder of a run or an experiment")
     page = build_experiment_report(folder).page if is_experiment(folder) else build_report(folder)
-    if as_json:
-        print_json({"page": str(page)})
-    else:
-        print(f"report            {page}")
+    answer({"page": str(page)}, lambda _: print(f"report            {page}"), as_json=as_json)

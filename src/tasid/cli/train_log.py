@@ -9,33 +9,19 @@ from typing import Any
 import typer
 
 from tasid.cli.answers import answer, counted, print_learned, print_worst_case
-from tasid.cli.arguments import eta_for, map_options, refuse_given, simulator_of
+from tasid.cli.arguments import refuse_given
+from tasid.cli.worlds import eta_for, map_options, simulator_of
 
 _OF_TARGETS = (
-    "env",
-    "from_policy",
-    "resume",
-    "episodes",
-    "method",
-    "starts",
-    "algorithm",
-    "epopt_epsilon",
-    "seed",
-    "env_seed",
-    "settings",
-    "reset",
-    "evaluation_episodes",
-    "certify",
-    "certify_epsilon",
-    "certify_episodes",
-    "certify_attempt",
-)
+    "env from_policy resume episodes method starts algorithm epopt_epsilon seed env_seed settings "
+    "reset evaluation_episodes certify certify_epsilon certify_episodes certify_attempt"
+).split()
 
 
 def train_from_log(context: typer.Context, file: Path) -> None:
     """Learn from recorded episodes, and answer as `tasid train` does, null for what is unknown."""
     from tasid.runs.episode_log import EpisodeLog
-    from tasid.runs.train_log import LogOrder, train_on_log
+    from tasid.runs.learn_log import train_on_log
 
     given = SimpleNamespace(**context.params)
     refuse_given(context, _OF_TARGETS, "with --from, which learns from a log and plays nowhere")
@@ -47,9 +33,16 @@ def train_from_log(context: typer.Context, file: Path) -> None:
     steps = given.horizon or (log.horizon if "horizon" not in options else None)
     source = {"name": name, "options": dict(options), "horizon": steps}
     sim = simulator_of(name, steps, options)
-    order = LogOrder(str(file), log, sim, source, eta_for(given.eta, sim), given.classes)
-    folder = Path(given.out or Path("runs") / f"{file.name}-log")
-    result = train_on_log(order, folder, overwrite=given.overwrite)
+    result = train_on_log(
+        log,
+        sim,
+        given.out or Path("runs") / f"{file.name}-log",
+        file=str(file),
+        source=source,
+        eta=eta_for(given.eta, sim),
+        classes=given.classes,
+        overwrite=given.overwrite,
+    )
     answer(result, _print, as_json=given.as_json)
 
 

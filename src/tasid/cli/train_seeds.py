@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tasid.cli import ranges
 from tasid.cli.answers import answer
-from tasid.cli.arguments import executor_of, refuse_given, run_folder
+from tasid.cli.arguments import MOST_SEED, executor_of, refuse_given, run_folder
 from tasid.cli.imports import import_all
-from tasid.cli.train_order import order_of
+from tasid.cli.train import order_of
 
 if TYPE_CHECKING:
-    from tasid.runs.seeds import AnyOrder
+    from tasid.runs.train import AnyOrder
 
 _MOST = 100_000
 _SUMMARISED = ("return_mean", "ratio", "skill", "episodes")
@@ -33,8 +32,8 @@ def train_seeds(context: typer.Context, text: str) -> None:
     refuse_given(context, ["resume"], "with --seeds; a sweep goes on by itself")
     seeds = seeds_in(text)
     orders = _orders(context, seeds)
-    parts = [] if given["algorithm"] == "tasid" else [given["algorithm"]]
-    folder = given["out"] or run_folder(given["env"], *parts, f"seeds{text.replace(',', '+')}")
+    parts = given["algorithm"], f"seeds{text.replace(',', '+')}"
+    folder = given["out"] or run_folder(given["env"], *parts)
     setup = partial(import_all, [_absolute(one) for one in given["imports"] or ()])
     executor = executor_of(given["workers"], given["cluster"])
     with SweepProgress() as progress:
@@ -59,8 +58,8 @@ def seeds_in(text: str) -> list[int]:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"--seeds: {text!r:.80} should be seeds such as 100-199 or 3,5,8-10")
         low, high = int(first), int(last) if dash else int(first)
-        if not low <= high <= ranges.MOST_SEED:
-            raise ValueError(f"--seeds: {part!r:.80} is no range in 0 … {ranges.MOST_SEED}")
+        if not low <= high <= MOST_SEED:
+            raise ValueError(f"--seeds: {part!r:.80} is no range in 0 … {MOST_SEED}")
         if high - low >= _MOST:
             raise ValueError(f"--seeds: {part!r:.80} are more than {_MOST}")
         seeds += range(low, high + 1)

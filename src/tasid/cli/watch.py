@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasid.cli import ranges
+from tasid.cli import arguments, worlds
 from tasid.cli.answers import answer
-from tasid.cli.arguments import EnvSeed, EpisodesSeed, Json, Settings
-from tasid.cli.imports import Imports, import_all
-from tasid.cli.recorded import OtherEnv, SavedPolicy, world_of
+from tasid.cli.imports import import_all
 
 if TYPE_CHECKING:
     from tasid.runs.watch import Episode
 
 
 def watch(
-    policy: SavedPolicy,
+    policy: arguments.SavedPolicy,
     gif: Annotated[Path | None, typer.Option(help="Play the episode in this file.")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw its frames side by side.")] = None,
     html: Annotated[
@@ -27,23 +25,25 @@ def watch(
     ] = None,
     carried_after: Annotated[
         int | None,
-        typer.Option(help="Carry the agent elsewhere after so many steps.", callback=ranges.steps),
+        typer.Option(
+            help="Carry the agent elsewhere after so many steps.", callback=arguments.steps
+        ),
     ] = None,
     frames: Annotated[
-        int, typer.Option(help="Most frames of the PNG.", callback=ranges.within(1, 1_000))
+        int, typer.Option(help="Most frames of the PNG.", callback=arguments.within(1, 1_000))
     ] = 12,
-    env: OtherEnv = None,
-    env_seed: EnvSeed = None,
-    settings: Settings = None,
-    imports: Imports = None,
-    seed: EpisodesSeed = 0,
+    env: arguments.OtherEnv = None,
+    env_seed: arguments.EnvSeed = None,
+    settings: arguments.Settings = None,
+    imports: arguments.Imports = None,
+    seed: arguments.EpisodesSeed = 0,
     episode: Annotated[
         int,
         typer.Option(
-            help="Which of them, from 0.", callback=ranges.within(0, ranges.MOST_EPISODES)
+            help="Which of them, from 0.", callback=arguments.within(0, arguments.MOST_EPISODES)
         ),
     ] = 0,
-    as_json: Json = False,
+    as_json: arguments.Json = False,
 ) -> None:
     """Watch one episode: observation, belief, action, confidence."""
     from tasid.policies import load
@@ -57,7 +57,7 @@ def watch(
             f"policy: {policy} is a baseline's; it has no map and believes nothing that could be "
             "shown, but `tasid evaluate` scores it and `tasid report` draws its page"
         )
-    world = world_of(loaded, env, env_seed, settings)
+    world = worlds.world_of(loaded, env, env_seed, settings)
     seen = watch_episode(loaded, world, seed=seed, episode=episode, carried_after=carried_after)
     result = _summary(seen) | {"seed": seed, "episode": episode, "policy": str(policy)}
     if gif is not None:

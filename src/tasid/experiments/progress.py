@@ -30,25 +30,17 @@ class SweepProgress(Shown):
         self._task = self._bar.add_task("sweep", total=1.0, done="", left="", running="")
 
     def __call__(self, state: State) -> None:
+        done, left = f"{state.done} of {state.total} jobs", _left(state)
+        running = [f"{name} {part:.0%}" for name, part in state.running]
         if self._terminal:
             share = 0.0 if state.left is None else state.seconds / (state.seconds + state.left)
             self._bar.update(
-                self._task,
-                completed=share,
-                done=f"{state.done} of {state.total} jobs",
-                left=_left(state),
-                running=", ".join(f"{name} {part:.0%}" for name, part in state.running),
+                self._task, completed=share, done=done, left=left, running=", ".join(running)
             )
         elif time.monotonic() - self._last > _EVERY:
             self._last = time.monotonic()
-            sys.stderr.write(f"{in_words(state)}\n")
+            sys.stderr.write(f"{done}, {left}: {'; '.join(running)}\n")
             sys.stderr.flush()
-
-
-def in_words(state: State) -> str:
-    """One line."""
-    running = "; ".join(f"{name} {part:.0%}" for name, part in state.running)
-    return f"{state.done} of {state.total} jobs, {_left(state)}: {running}"
 
 
 def _left(state: State) -> str:

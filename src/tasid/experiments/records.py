@@ -5,26 +5,27 @@
     unfinished/SETTING-SEED/    what an interrupted run goes on from (artifact), removed at its end
 
 A row belongs to the last heading above it. A line is written in one piece; one that a crash cut off
-is dropped when the file is opened again.
+is dropped when the file is opened again. One process owns the folder; a job done elsewhere tells it
+what to write.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from tasid.files import Artifact, ArtifactError, read_artifact, write_artifact
 from tasid.files.atomic import make_directory, write_bytes_atomically
 from tasid.files.sole_writer import sole_writer
+from tasid.runs.executors.dispatch import Line
 
 Row = dict[str, Any]
 _KEPT = "unfinished-run"
@@ -94,7 +95,8 @@ class Records:
 
     def log(self, setting: str, seed: int, heading: Mapping[str, Any]) -> Log:
         """Open one series to go on writing it."""
-        return Log(self._path(setting, seed), self._unfinished(setting, seed), dict(heading))
+        unfinished = self.folder / "unfinished" / f"{setting}-{seed}"
+        return Log(self._path(setting, seed), unfinished, dict(heading))
 
     def kept(self, setting: str, seed: int, configuration: Mapping[str, Any]) -> Artifact | None:
         """What a run of this configuration goes on from, if it was interrupted."""
@@ -120,9 +122,6 @@ class Records:
     def _path(self, setting: str, seed: int) -> Path:
         return self.folder / "records" / setting / f"{seed}.jsonl"
 
-    def _unfinished(self, setting: str, seed: int) -> Path:
-        return self.folder / "unfinished" / f"{setting}-{seed}"
-
 
 @dataclass
 class Log:
@@ -145,7 +144,9 @@ class Log:
 
     def row(self, **values: Any) -> None:
         """Append one row."""
-        self._append(values)
+        with self.path.open("ab", buffering=0) as file:
+            file.write(f"{_dump(values)}\n".encode())
+        self._rows += 1
 
     def keep(self, arrays: Mapping[str, NDArray[Any]], **metadata: Any) -> None:
         """Remember what it takes to go on after the rows so far."""
@@ -158,17 +159,8 @@ class Log:
 
     def end(self, **values: Any) -> None:
         """Append the ending; nothing needs to be remembered any more."""
-        self._append({_ENDING: values})
+        self.row(**{_ENDING: values})
         shutil.rmtree(self.unfinished, ignore_errors=True)
-
-    def _append(self, values: Row) -> None:
-        data = f"{_dump(values)}\n".encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.write(descriptor, data)
-        finally:
-            os.close(descriptor)
-        self._rows += 1
 
     def kept(self) -> Artifact | None:
         """What to go on from; None if there is nothing of use."""
@@ -181,6 +173,55 @@ class Log:
             return None
         same = kept.metadata["configuration"] == self.heading["configuration"]
         return kept if same and len(_lines(self.path)) >= int(kept.metadata["rows"]) else None
+
+
+class Told(NamedTuple):
+    """One call of `Log`, on its way to the owner of the records."""
+
+    seed: int
+    call: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToldLog:
+    """One series, being told, as `Log` is written."""
+
+    line: Line
+    seed: int
+    heading: Row
+    kept: Artifact | None
+
+    def resume(self) -> Artifact | None:
+        """What was kept; later rows are dropped."""
+        self.line.say(Told(self.seed, "resume", self.heading))
+        return self.kept
+
+    def row(self, **values: Any) -> None:
+        """Append one row."""
+        self.line.say(Told(self.seed, "row", values))
+
+    def keep(self, arrays: Mapping[str, NDArray[Any]], **metadata: Any) -> None:
+        """Remember what it takes to go on after the rows so far."""
+        self.line.say(Told(self.seed, "keep", {"arrays": dict(arrays), **metadata}))
+
+    def end(self, **values: Any) -> None:
+        """Append the ending."""
+        self.line.say(Told(self.seed, "end", values))
+
+
+def keeper(records: Records, setting: str) -> Callable[[Told], None]:
+    """Writes down what a job tells."""
+    logs: dict[int, Log] = {}
+
+    def hear(told: Told) -> None:
+        if told.call == "resume":
+            logs[told.seed] = records.log(setting, told.seed, told.values)
+            logs[told.seed].resume()
+        else:
+            getattr(logs[told.seed], told.call)(**told.values)
+
+    return hear
 
 
 def _dump(values: Row) -> str:

@@ -15,12 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from tasid import __version__
-from tasid.experiments.records import Records
-from tasid.experiments.remote_log import ToldLog, keeper
+from tasid.experiments.records import Records, ToldLog, keeper
 from tasid.files import Artifact
-from tasid.runs.executors.dispatch import Fraction, State, Task, Watcher, do_all
+from tasid.runs.executors.dispatch import (
+    Executor,
+    Fraction,
+    Interrupted,
+    Line,
+    State,
+    Task,
+    Watcher,
+    do_all,
+)
 from tasid.runs.executors.processes import Processes
-from tasid.runs.executors.protocol import USUAL, Executor, Interrupted, Line, Needs
 
 __all__ = ["SIZES", "JobContext", "Experiment", "Interrupted", "Job", "State", "sweep"]
 
@@ -39,7 +46,6 @@ class Job:
     """All that decides the rows apart from the seed, ready for JSON."""
     cost: float
     """How much work it is at most, in a unit that all jobs of the experiment share."""
-    needs: Needs = USUAL
 
     @property
     def name(self) -> str:
@@ -119,8 +125,7 @@ def _task(experiment: Experiment, job: Job, records: Records) -> Task:
         kept = {seed: records.kept(job.setting, seed, job.configuration) for seed in job.seeds}
         return experiment.work, job, kept
 
-    hear = keeper(records, job.setting)
-    return Task(job.name, _work, given, hear, job.needs, job.cost)
+    return Task(job.name, _work, given, keeper(records, job.setting), cost=job.cost)
 
 
 def _work(given: tuple[Any, ...], line: Line) -> None:

@@ -2,7 +2,7 @@
 
 from tasid.files.artifact import Artifact, digest_of, read_artifact, write_artifact
 from tasid.files.atomic import write_bytes_atomically
-from tasid.files.error import ArtifactError
+from tasid.files.canonical_json import ArtifactError
 
 __all__ = [
     "Artifact",

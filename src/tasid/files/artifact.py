@@ -23,8 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from tasid.files.atomic import directory_lock, make_directory, write_bytes_atomically
-from tasid.files.canonical_json import plain_json
-from tasid.files.error import ArtifactError, damaged
+from tasid.files.canonical_json import ArtifactError, damaged, plain_json
 from tasid.files.manifest import (
     ARRAY_FILE,
     DTYPES,
@@ -111,16 +110,10 @@ def _spelled(
     kind: str, metadata: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[Manifest, bytes]:
     """The manifest and the array file of this content, or an error that says what is wrong."""
-    told: Any = kind
-    if not isinstance(told, str) or not told:
-        raise ArtifactError(f"kind is {kind!r}; it must be a non-empty string.")
-    for name, given in (("metadata", metadata), ("arrays", arrays)):
-        if not isinstance(given, Mapping):
-            raise ArtifactError(f"{name} is of type {type(given).__name__}; it must be a mapping.")
     tensors = dict(_storable(name, array) for name, array in arrays.items())
     payload = save(tensors)
     manifest = Manifest(
-        kind=plain_json(kind, where="kind"),
+        kind=kind,
         metadata=plain_json(metadata, where="metadata"),
         sha256=hashlib.sha256(payload).hexdigest(),
         size=len(payload),

@@ -25,10 +25,6 @@ def write_bytes_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     Missing folders are created. A failing write raises its `OSError`, leaves the old file as it
     was and removes its temporary file; those of killed writes go at the next write in that folder.
     """
-    if not isinstance(data, bytes):
-        raise TypeError(
-            f"data must be bytes, got {type(data).__name__}; encode text with .encode()."
-        )
     target = Path(path)
     make_directory(target.parent)
     _sweep_temporaries(target.parent)

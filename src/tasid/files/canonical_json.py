@@ -1,4 +1,7 @@
-"""JSON with exactly one spelling for every value, so that equal content means equal bytes."""
+"""JSON with exactly one spelling for every value, so that equal content means equal bytes.
+
+Whatever is wrong with it, or with an artifact it belongs to, is an `ArtifactError`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tasid.files.error import ArtifactError, damaged
-
 # Far below the interpreter's recursion limit, so that whatever is written can be read anywhere.
 MAX_DEPTH = 100
 # Python refuses to print or parse integers of more than 4300 digits; this stays well inside.
 MAX_INTEGER_BITS = 4096
+
+
+class ArtifactError(ValueError):
+    """An artifact cannot be written as asked, or what is on disk is not what was written."""
+
+
+def damaged(file: Path, what: str) -> ArtifactError:
+    """Say which file is not as it was written, and how to recover."""
+    what = what if len(what) <= 600 else what[:600] + "…"  # a hostile file may fill pages
+    return ArtifactError(
+        f"{file}: {what}. The artifact is damaged or was edited; "
+        "restore the whole directory from a copy or write the artifact again."
+    )
 
 
 def canonical_bytes(value: Any) -> bytes:

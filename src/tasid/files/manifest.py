@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasid.files.canonical_json import canonical_bytes, parse_json
-from tasid.files.error import ArtifactError, damaged
+from tasid.files.canonical_json import ArtifactError, canonical_bytes, damaged, parse_json
 
 MANIFEST_NAME = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20

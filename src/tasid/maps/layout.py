@@ -1,4 +1,4 @@
-"""Where the states of a grid map lie: for pictures, and for what one can see from there."""
+"""What a map's source knew and its tables do not say: where it came from, where its states lie."""
 
 from __future__ import annotations
 
@@ -13,61 +13,42 @@ FREE, WALL, HAZARD, GOAL, UNKNOWN = range(5)
 
 HEADINGS = "NESW"
 """Headings in index order, clockwise."""
-_NAMES = {4: tuple(HEADINGS), 8: ("N", "NE", "E", "SE", "S", "SW", "W", "NW")}
-
-
-def heading_names(directions: int) -> tuple[str, ...]:
-    """Names of four or eight headings, clockwise from north."""
-    return _NAMES[directions]
+HEADING_NAMES = {4: tuple(HEADINGS), 8: ("N", "NE", "E", "SE", "S", "SW", "W", "NW")}
+"""Names of four or eight headings, clockwise from north."""
+_TYPES = {"cells": np.uint8, "positions": np.int32, "headings": np.int8, "backdrop": np.uint8}
+_LAYOUT = "simulator.layout."
 
 
 class LayoutError(ValueError):
-    """Cells, positions or headings that do not belong together."""
+    """Cells, positions or headings that do not belong together, or an origin that says nothing."""
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class GridLayout:
     """Cells [rows, columns], row 0 on top, and the row and column of every state [S, 2]."""
 
     cells: NDArray[np.uint8]
     positions: NDArray[np.int32]
-    headings: NDArray[np.int8] | None
+    headings: NDArray[np.int8] | None = None
     """Where each state looks [S], clockwise from north; None if states have no heading."""
-    directions: int
+    directions: int = 4
     """How many headings there are: 4 or 8."""
-    cell_size: float
+    cell_size: float = 1.0
     """The side of a cell, in metres if there is a `corner`."""
-    corner: tuple[float, float] | None
+    corner: tuple[float, float] | None = None
     """x and y of the lower left corner in metres; None for maps measured in cells."""
-    backdrop: NDArray[np.uint8] | None
+    backdrop: NDArray[np.uint8] | None = None
     """What the cells were made from, for pictures: so many pixels per cell, over the same area."""
 
-    def __init__(
-        self,
-        cells: ArrayLike,
-        positions: ArrayLike,
-        *,
-        headings: ArrayLike | None = None,
-        cell_size: float = 1.0,
-        corner: tuple[float, float] | None = None,
-        directions: int = 4,
-        backdrop: ArrayLike | None = None,
-    ) -> None:
-        grid, places = np.array(cells), np.array(positions)
-        looks = None if headings is None else np.array(headings)
-        behind = None if backdrop is None else np.array(backdrop)
-        _check(grid, places, looks, directions)
-        _check_backdrop(grid, behind)
-        arrays = (("cells", grid, np.uint8), ("positions", places, np.int32))
-        others = (("headings", looks, np.int8), ("backdrop", behind, np.uint8))
-        for name, array, dtype in (*arrays, *others):
-            if array is not None:
-                array = array.astype(dtype)
-                array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "directions", int(directions))
-        object.__setattr__(self, "cell_size", float(cell_size))
-        object.__setattr__(self, "corner", None if corner is None else tuple(map(float, corner)))
+    def __post_init__(self) -> None:
+        given = {name: np.array(array) for name, array in self.arrays().items()}
+        _check(given["cells"], given["positions"], given.get("headings"), self.directions)
+        if "backdrop" in given:
+            _check_backdrop(given["cells"], given["backdrop"])
+        for name, array in given.items():
+            typed = array.astype(_TYPES[name])
+            typed.setflags(write=False)
+            object.__setattr__(self, name, typed)
 
     @property
     def angles(self) -> NDArray[np.float64] | None:
@@ -94,18 +75,13 @@ class GridLayout:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The named arrays that, with `metadata`, make up the layout on disk."""
-        named: dict[str, NDArray[Any]] = {"cells": self.cells, "positions": self.positions}
-        for name in ("headings", "backdrop"):
-            array = getattr(self, name)
-            if array is not None:
-                named[name] = array
-        return named
+        named = {name: getattr(self, name) for name in _TYPES}
+        return {name: array for name, array in named.items() if array is not None}
 
     def metadata(self) -> dict[str, Any]:
         """The JSON part of the layout on disk."""
-        corner = None if self.corner is None else list(self.corner)
-        stored = {"cell_size": self.cell_size, "corner": corner}
-        return stored if self.directions == 4 else {**stored, "directions": self.directions}
+        stored = {"cell_size": float(self.cell_size), "corner": self.corner}
+        return stored if self.directions == 4 else {**stored, "directions": int(self.directions)}
 
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> GridLayout:
@@ -149,7 +125,7 @@ def _check(
             f"positions: state {state} is at {tuple(positions[state].tolist())}, outside the "
             f"{cells.shape[0]} × {cells.shape[1]} cells"
         )
-    if directions not in _NAMES:
+    if directions not in HEADING_NAMES:
         raise LayoutError(f"directions: {directions!r} is neither 4 nor 8")
     if headings is None:
         return
@@ -158,9 +134,7 @@ def _check(
         raise LayoutError(f"headings: shape {headings.shape} of 0 … {last} should be one per state")
 
 
-def _check_backdrop(cells: NDArray[Any], backdrop: NDArray[Any] | None) -> None:
-    if backdrop is None:
-        return
+def _check_backdrop(cells: NDArray[Any], backdrop: NDArray[Any]) -> None:
     each = [of / over for of, over in zip(backdrop.shape, cells.shape, strict=False)]
     if backdrop.ndim != 2 or each[0] != each[1] or each[0] % 1 or backdrop.dtype.kind not in "iu":
         raise LayoutError(
@@ -169,3 +143,58 @@ def _check_backdrop(cells: NDArray[Any], backdrop: NDArray[Any] | None) -> None:
         )
     if ((backdrop < FREE) | (backdrop > UNKNOWN)).any():
         raise LayoutError(f"backdrop: values run {FREE} … {UNKNOWN}, not to {backdrop.max()}")
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """All optional; saved with the simulator, used by pictures and reports."""
+
+    source: str
+    """What it was made from, in a few words."""
+    actions: tuple[str, ...] | None = None
+    """Names of the actions, in index order."""
+    explored: int | None = None
+    """The tables hold all states within so many steps of the start, no more; None: all states."""
+    implied_eta: float | None = None
+    """The smallest η for which the world it was made from is an η-perturbation of the map."""
+    layout: GridLayout | None = None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The named arrays that, with `metadata`, make up the origin on disk."""
+        if self.layout is None:
+            return {}
+        return {_LAYOUT + name: array for name, array in self.layout.arrays().items()}
+
+    def metadata(self) -> dict[str, Any]:
+        """The JSON part of the origin on disk."""
+        return {
+            "source": self.source,
+            "actions": None if self.actions is None else list(self.actions),
+            "explored": self.explored,
+            "implied_eta": self.implied_eta,
+            "layout": None if self.layout is None else self.layout.metadata(),
+        }
+
+    @classmethod
+    def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> Origin:
+        """The inverse of `metadata` and `arrays`, checked."""
+        if not isinstance(metadata, dict):
+            raise LayoutError(f"origin: {metadata!r} is stored where its fields should be")
+        layout, actions = metadata.get("layout"), metadata.get("actions")
+        explored, eta = metadata.get("explored"), metadata.get("implied_eta")
+        for name, value, kind in (
+            ("layout", layout, dict),
+            ("actions", actions, list),
+            ("explored", explored, int),
+            ("implied_eta", eta, int | float),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise LayoutError(f"origin: {name} is stored as {value!r}")
+        named = {k.removeprefix(_LAYOUT): v for k, v in arrays.items() if k.startswith(_LAYOUT)}
+        return cls(
+            source=str(metadata.get("source", "")),
+            actions=None if actions is None else tuple(str(name) for name in actions),
+            explored=explored,
+            implied_eta=eta,
+            layout=None if layout is None else GridLayout.from_parts(layout, named),
+        )

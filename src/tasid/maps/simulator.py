@@ -16,18 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.files import read_artifact, write_artifact
-from tasid.maps.layout import GridLayout
-from tasid.maps.origin import Origin
-from tasid.maps.size import MOST_STEPS, is_whole
+from tasid.maps.layout import GridLayout, Origin
+from tasid.maps.size import MOST_STEPS, SimulatorError, is_whole, refuse_entries
 
 if TYPE_CHECKING:
     from tasid.maps.sources.functions import Step
 
 _KIND = "simulator"
-
-
-class SimulatorError(ValueError):
-    """A table, a start or a horizon that cannot be a deterministic finite-horizon world."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -61,26 +56,15 @@ class AbstractSimulator:
         successor, reward = _checked_tables(successor, reward, horizon)
         num_states = successor.shape[-2]
         starts, probabilities = _checked_start(start, start_probabilities, num_states)
-        labels = None if states is None else tuple(states)
-        if labels is not None and len(labels) != num_states:
-            raise SimulatorError(
-                f"states: {len(labels)} labels for {num_states} states; give one label per state"
-            )
+        labels = None if states is None else _checked_labels(states, num_states)
         layout = None if origin is None else origin.layout
         if layout is not None and len(layout.positions) != num_states:
             raise SimulatorError(
                 f"origin: a layout of {len(layout.positions)} states for {num_states} states"
             )
-        for name, value in (
-            ("successor", successor),
-            ("reward", reward),
-            ("horizon", horizon),
-            ("starts", starts),
-            ("start_probabilities", probabilities),
-            ("labels", labels),
-            ("origin", origin),
-        ):
-            object.__setattr__(self, name, value)
+        # Frozen: these are the only writes.
+        self.__dict__.update(successor=successor, reward=reward, horizon=horizon, starts=starts)
+        self.__dict__.update(start_probabilities=probabilities, labels=labels, origin=origin)
 
     @property
     def num_states(self) -> int:
@@ -315,21 +299,11 @@ def _checked_tables(
     if rew.dtype.kind not in "iuf":
         raise SimulatorError(f"reward: dtype {rew.dtype} is not a real number type")
     num_states = succ.shape[-2]
-    _refuse("successor", succ, (succ < 0) | (succ >= num_states), f"in 0 … {num_states - 1}")
+    outside = (succ < 0) | (succ >= num_states)
+    refuse_entries(SimulatorError, "successor", succ, outside, f"in 0 … {num_states - 1}")
     rew = rew.astype(np.float64, copy=False)
-    _refuse("reward", rew, ~np.isfinite(rew), "finite")
+    refuse_entries(SimulatorError, "reward", rew, ~np.isfinite(rew), "finite")
     return _frozen(succ, np.int32), _frozen(rew, np.float64)
-
-
-def _refuse(name: str, table: NDArray[Any], bad: NDArray[np.bool_], right: str) -> None:
-    if not bad.any():
-        return
-    first = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
-    place = "(h, s, a)" if table.ndim == 3 else "(s, a)"
-    raise SimulatorError(
-        f"{name}: {table[first]} at {place} = {first} should be {right}; "
-        f"{int(bad.sum())} such entries in all"
-    )
 
 
 def _checked_start(
@@ -361,6 +335,30 @@ def _checked_start(
                 f"start_probabilities: {mu.tolist()} are not positive numbers that sum to 1"
             )
     return _frozen(starts, np.int32), _frozen(mu, np.float64)
+
+
+def _checked_labels(states: Sequence[Hashable], num_states: int) -> tuple[Hashable, ...]:
+    """One each, by which a state can be found again."""
+    labels = tuple(states)
+    if len(labels) != num_states:
+        raise SimulatorError(
+            f"states: {len(labels)} labels for {num_states} states; give one label per state"
+        )
+    known: dict[Hashable, int] = {}
+    for index, label in enumerate(labels):
+        try:
+            first = known.setdefault(label, index)
+        except TypeError:
+            raise SimulatorError(
+                f"states: label {label!r:.80} of state {index} is a {type(label).__name__}, which "
+                "nothing can be found by; use numbers, strings or tuples of them"
+            ) from None
+        if first != index:
+            raise SimulatorError(
+                f"states: {label!r:.80} is the label of state {first} and of state {index}; each "
+                "needs one of its own"
+            )
+    return labels
 
 
 def _as_array(name: str, given: Any) -> NDArray[Any]:

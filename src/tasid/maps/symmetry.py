@@ -6,35 +6,31 @@ which of the two it was, nothing that is learned without labels can say.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps.simulator import AbstractSimulator
 
-MOST_STARTS = 64
+_MOST_STARTS = 64
 """With more starts, symmetries are not looked for: pairs are too many."""
 
-Indices = NDArray[np.int64]
 
-
-def symmetric_starts(sim: AbstractSimulator) -> list[tuple[int, int]]:
-    """Pairs of starts of which a symmetry σ of the map leads one to the other.
+def symmetric_starts(sim: AbstractSimulator) -> tuple[tuple[Hashable, Hashable], ...]:
+    """Pairs of starts, by their labels, of which a symmetry σ of the map leads one to the other.
 
     σ(one) = other is carried along all commands; it must stay consistent and one to one, keep
     rewards, and lead starts to starts that are as likely.
     """
-    if not 1 < sim.starts.size <= MOST_STARTS:
-        return []
-    pairs = combinations(sim.starts.tolist(), 2)
-    return [(one, other) for one, other in pairs if _led_over(sim, one, other)]
-
-
-def labelled_symmetries(sim: AbstractSimulator) -> tuple[tuple[Any, Any], ...]:
-    """The same, by the states' labels."""
-    return tuple((sim.states[one], sim.states[other]) for one, other in symmetric_starts(sim))
+    if not 1 < sim.starts.size <= _MOST_STARTS:
+        return ()
+    return tuple(
+        (sim.states[one], sim.states[other])
+        for one, other in combinations(sim.starts.tolist(), 2)
+        if _led_over(sim, one, other)
+    )
 
 
 def _led_over(sim: AbstractSimulator, one: int, other: int) -> bool:
@@ -64,5 +60,5 @@ def _led_over(sim: AbstractSimulator, one: int, other: int) -> bool:
     return layered or bool((likely[image[image >= 0]] == likely[image >= 0]).all())
 
 
-def _nothing_yet(sim: AbstractSimulator) -> Indices:
+def _nothing_yet(sim: AbstractSimulator) -> NDArray[np.int64]:
     return np.full(sim.num_states, -1, np.int64)

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 
 BRIGHTEST = 255.0
 """Pixels enter divided by this."""
+Layers = list[tuple[int, int]]
+"""Inputs of one output, and outputs, of every layer in turn."""
 
 
 class Convolution(NamedTuple):
@@ -34,18 +36,33 @@ class Convolution(NamedTuple):
 
     @property
     def output(self) -> tuple[int, int]:
-        return (self.rows - self.size) // self.stride + 1, (
-            self.columns - self.size
-        ) // self.stride + 1
+        rows, columns = ((n - self.size) // self.stride + 1 for n in (self.rows, self.columns))
+        return rows, columns
+
+
+def num_parameters(layers: Layers) -> int:
+    """Weights and biases, or kernels and biases, of all layers."""
+    return sum((rows + 1) * columns for rows, columns in layers)
+
+
+def fresh_parameters(layers: Layers, key: jax.Array) -> jax.Array:
+    """PyTorch's default: every entry of a layer uniform in ±1/√fan_in."""
+    keys = jax.random.split(key, len(layers))
+    parts = []
+    for layer_key, (rows, columns) in zip(keys, layers, strict=True):
+        bound = 1.0 / math.sqrt(rows)
+        shape = ((rows + 1) * columns,)
+        parts.append(jax.random.uniform(layer_key, shape, jnp.float32, -bound, bound))
+    return jnp.concatenate(parts)
 
 
 @dataclass(frozen=True)
 class CNN:
     """ReLU convolutions over the channels of two images, or of one, then a linear layer.
 
-    Images are [rows, columns, channels] with values 0 … 255, uint8 or float alike. Initialisation
-    is PyTorch's default. In the parameter vector every layer has its kernel
-    [size, size, channels in, channels out], the first image's channels first, and then its biases.
+    Images are [rows, columns, channels] with values 0 … 255, uint8 or float alike. In the parameter
+    vector every layer has its kernel [size, size, channels in, channels out], the first image's
+    channels first, and then its biases.
     """
 
     observation_shape: tuple[int, int, int]
@@ -83,8 +100,7 @@ class CNN:
         return found
 
     @property
-    def _shapes(self) -> list[tuple[int, int]]:
-        """Inputs of one output, and outputs, of every layer in turn."""
+    def _shapes(self) -> Layers:
         convolutions = self._convolutions
         last = convolutions[-1]
         flat = math.prod(last.output) * last.channels
@@ -92,18 +108,10 @@ class CNN:
 
     @property
     def num_parameters(self) -> int:
-        """Kernels, weights and biases of all layers."""
-        return sum((rows + 1) * columns for rows, columns in self._shapes)
+        return num_parameters(self._shapes)
 
     def init(self, key: jax.Array) -> jax.Array:
-        """Every entry of a layer uniform in ±1/√fan_in."""
-        keys = jax.random.split(key, len(self._shapes))
-        parts = []
-        for layer_key, (rows, columns) in zip(keys, self._shapes, strict=True):
-            bound = 1.0 / math.sqrt(rows)
-            shape = ((rows + 1) * columns,)
-            parts.append(jax.random.uniform(layer_key, shape, jnp.float32, -bound, bound))
-        return jnp.concatenate(parts)
+        return fresh_parameters(self._shapes, key)
 
     def parts(self, parameters: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """Kernel and bias of every convolution, then weights and bias of the linear layer."""
@@ -130,13 +138,7 @@ class CNN:
         return now[0].reshape(now[0].shape[0], -1) @ weights + bias[None]
 
     def describe(self) -> dict[str, Any]:
-        """The network as JSON."""
-        return {
-            "kind": "cnn",
-            **asdict(self),
-            "observation_shape": list(self.observation_shape),
-            "layers": [list(layer) for layer in self.layers],
-        }
+        return {"kind": "cnn", **asdict(self)}
 
     @classmethod
     def from_description(cls, fields: dict[str, Any]) -> CNN:

@@ -1,11 +1,13 @@
-"""The one supervised training loop: maximum likelihood with a held-out set and early stopping.
+"""Training on a flat parameter vector: steps of Adam, and the one supervised training loop.
 
-`fit` is written for one dataset and compiled whole.
+`fit` is maximum likelihood with a held-out set and early stopping, written for one dataset and
+compiled whole; the baselines take steps of `Descent`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +19,40 @@ from tasid.models.networks import Network
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Shaped
+
+
+class NetworkState(NamedTuple):
+    """A network's parameters [P] and what its optimiser remembers."""
+
+    parameters: jax.Array
+    optimiser: optax.OptState
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Adam for one network; hashable, so that it can be compiled in."""
+
+    learning_rate: float = 3e-4
+    clip: float = 0.25
+    """Bound on the gradient's global norm."""
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.learning_rate))
+
+    def start(self, parameters: jax.Array) -> NetworkState:
+        """The parameters with a fresh optimiser."""
+        return NetworkState(parameters, self.optimiser.init(parameters))
+
+    def step(self, weights: NetworkState, loss: Callable[[jax.Array], jax.Array]) -> NetworkState:
+        """One step down the gradient of `loss`, a function of the parameters."""
+        gradient = jax.grad(loss)(weights.parameters)
+        change, state = self.optimiser.update(gradient, weights.optimiser, weights.parameters)
+        return NetworkState(optax.apply_updates(weights.parameters, change), state)
+
+
+ADAM = Descent()
+"""The paper's, for the lock."""
 
 
 class Transitions(NamedTuple):
@@ -92,9 +128,7 @@ def fit(
     key: jax.Array,
 ) -> Fit:
     """Train from `start` [P] with a fresh Adam; keep the epoch that is best on `held_out`."""
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(config.clip), optax.adam(config.learning_rate)
-    )
+    optimiser = Descent(config.learning_rate, config.clip).optimiser
     train_rows = data.label.shape[0]
 
     def mean_loss(parameters: jax.Array, rows: Transitions) -> jax.Array:

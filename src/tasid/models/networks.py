@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from tasid.models.convolution import BRIGHTEST, CNN
+from tasid.models.convolution import BRIGHTEST, CNN, Layers, fresh_parameters, num_parameters
 
 
 class Network(Protocol):
@@ -35,35 +36,27 @@ class Network(Protocol):
         """Unnormalised log-scores [B, L] for observations [B, …] and [B, …]."""
 
     def describe(self) -> dict[str, Any]:
-        """What `network_from` needs to build it again."""
+        """What `network_from` needs to build it again, as JSON."""
 
 
 @dataclass(frozen=True)
 class Dense:
-    """ReLU layers over one flat input; PyTorch's default initialisation."""
+    """ReLU layers over one flat input."""
 
     inputs: int
     outputs: int
     hidden: tuple[int, ...] = (56, 56)
 
     @property
-    def _layers(self) -> list[tuple[int, int]]:
+    def _layers(self) -> Layers:
         return list(pairwise([self.inputs, *self.hidden, self.outputs]))
 
     @property
     def num_parameters(self) -> int:
-        """Weights and biases of all layers."""
-        return sum((rows + 1) * columns for rows, columns in self._layers)
+        return num_parameters(self._layers)
 
     def init(self, key: jax.Array) -> jax.Array:
-        """Every entry of a layer uniform in ±1/√fan_in."""
-        keys = jax.random.split(key, len(self._layers))
-        parts = []
-        for layer_key, (rows, columns) in zip(keys, self._layers, strict=True):
-            bound = 1.0 / math.sqrt(rows)
-            shape = ((rows + 1) * columns,)
-            parts.append(jax.random.uniform(layer_key, shape, jnp.float32, -bound, bound))
-        return jnp.concatenate(parts)
+        return fresh_parameters(self._layers, key)
 
     def apply(self, parameters: jax.Array, x: jax.Array) -> jax.Array:
         """Outputs [B, outputs] for inputs [B, inputs]."""
@@ -76,8 +69,7 @@ class Dense:
         return x
 
     def describe(self) -> dict[str, Any]:
-        """The network as JSON."""
-        return {"kind": "dense", **asdict(self), "hidden": list(self.hidden)}
+        return {"kind": "dense", **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -98,11 +90,9 @@ class Camera:
 
     @property
     def num_parameters(self) -> int:
-        """Kernels, weights and biases of all layers."""
         return self._cnn.num_parameters
 
     def init(self, key: jax.Array) -> jax.Array:
-        """Every entry of a layer uniform in ±1/√fan_in."""
         return self._cnn.init(key)
 
     def apply(self, parameters: jax.Array, x: jax.Array) -> jax.Array:
@@ -110,10 +100,11 @@ class Camera:
         return self._cnn.apply(parameters, x.reshape(-1, *self.shape) * BRIGHTEST)
 
     def describe(self) -> dict[str, Any]:
-        """The network as JSON."""
-        return {"kind": "camera", "shape": list(self.shape), "outputs": self.outputs}
+        return {"kind": "camera", **asdict(self)}
 
 
+POOL = 4
+"""A `Clusterer` looks at images in squares of POOL × POOL pixels."""
 _SMALLEST = 20
 """The shortest side of an image on which the kernels of a `Camera` fit."""
 Sight = Dense | Camera
@@ -158,22 +149,76 @@ class MLP:
 
     @property
     def num_parameters(self) -> int:
-        """Weights and biases of all layers."""
         return self._dense.num_parameters
 
     def init(self, key: jax.Array) -> jax.Array:
-        """Every entry of a layer uniform in ±1/√fan_in."""
         return self._dense.init(key)
 
     def apply(self, parameters: jax.Array, x: jax.Array, x_next: jax.Array) -> jax.Array:
-        """Scores [B, L]."""
         width = x.shape[0]
         both = jnp.concatenate([x.reshape(width, -1), x_next.reshape(width, -1)], axis=1)
         return self._dense.apply(parameters, both)
 
     def describe(self) -> dict[str, Any]:
-        """The network as JSON."""
-        return {"kind": "mlp", **asdict(self), "hidden": list(self.hidden)}
+        return {"kind": "mlp", **asdict(self)}
+
+
+@dataclass(frozen=True)
+class ClusterNetwork:
+    """Scores of N groups for one observation: a dense network, over averaged squares of images."""
+
+    observation_shape: tuple[int, ...]
+    clusters: int
+    hidden: tuple[int, ...] = ()
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers of an observation the network sees."""
+        if len(self.observation_shape) == 3:
+            rows, columns, channels = self.observation_shape
+            return (rows // POOL) * (columns // POOL) * channels
+        return math.prod(self.observation_shape)
+
+    @property
+    def dense(self) -> Dense:
+        return Dense(self.inputs, self.clusters, self.hidden)
+
+    def features(self, observations: jax.Array) -> jax.Array:
+        """What the network sees, float32 [B, inputs]: images coarsely, in 0 … 1."""
+        width = observations.shape[0]
+        if len(self.observation_shape) != 3:
+            return observations.reshape(width, -1).astype(jnp.float32)
+        rows, columns, channels = self.observation_shape
+        high, wide = rows // POOL, columns // POOL
+        used = observations[:, : high * POOL, : wide * POOL].astype(jnp.float32) / BRIGHTEST
+        squares = used.reshape(width, high, POOL, wide, POOL, channels)
+        return squares.mean(axis=(2, 4)).reshape(width, -1)
+
+    def describe(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_description(cls, fields: dict[str, Any]) -> ClusterNetwork:
+        """The inverse of `describe`."""
+        shape = tuple(int(size) for size in fields["observation_shape"])
+        return cls(shape, int(fields["clusters"]), tuple(int(n) for n in fields["hidden"]))
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["parameters"], meta_fields=["network"])
+@dataclass(frozen=True)
+class Clusterer:
+    """φ̂: X → [N], which of N groups a first observation belongs to: a network, and parameters [P].
+
+    It is a pytree.
+    """
+
+    parameters: jax.Array
+    network: ClusterNetwork
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        """The groups of first observations [W, …], int32 [W]."""
+        features = self.network.features(observations)
+        return jnp.argmax(self.network.dense.apply(self.parameters, features), axis=-1)
 
 
 def network_from(description: dict[str, Any]) -> Network:

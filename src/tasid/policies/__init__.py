@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tasid.policies.belief_policy import BeliefAgent as BeliefAgent
     from tasid.policies.belief_policy import BeliefPolicy as BeliefPolicy
     from tasid.policies.evaluate import Score as Score
-    from tasid.policies.files import load as load
     from tasid.policies.policy import Agent as Agent
     from tasid.policies.policy import Policy as Policy
+    from tasid.policies.stored import load as load
 
 _HOME = {
     "Agent": "policy",
@@ -22,7 +22,7 @@ _HOME = {
     "BeliefPolicy": "belief_policy",
     "Policy": "policy",
     "Score": "evaluate",
-    "load": "files",
+    "load": "stored",
 }
 __all__ = sorted(_HOME)
 

@@ -22,6 +22,7 @@ from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.files import Artifact, ArtifactError, digest_of, read_artifact, write_artifact
 from tasid.maps import RobustPlan
+from tasid.maps.size import is_whole
 from tasid.policies.sight import Looking
 from tasid.policies.stored import (
     WithPlan,
@@ -34,8 +35,11 @@ from tasid.policies.stored import (
 from tasid.policies.user_model import WrongModel, class_name, model_numbers, own_emission
 
 KIND = "belief-policy"
+_LEAST = "least"
 LOST = 8.0
 """Nats of surprise, summed up, at which an agent calls itself lost."""
+_STUCK = 3
+"""Repetitions of an observation that say nothing yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +59,18 @@ class BeliefPolicy(WithPlan):
     environment: Mapping[str, Any] | None = None
     """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
     method: str = "belief"
+    least: jax.Array | None = None
+    """What an observation of a class scores at least (`tasid.beliefs.familiar`), [C]."""
+    repetitions: int | None = None
+    """How often in a row an observation was the one before while learning, at most."""
 
     @cached_property
     def actor(self) -> BeliefActor:
         """What acts on batches."""
         chain = Chain.of(self.simulator)
         classes = Classes.of(chain, self.classes, self.simulator)
-        tracker = BeliefFilter(
-            chain, classes, self.emission, jnp.float32(self.eta), jnp.float32(LEAP)
-        )
+        eta, leap = jnp.float32(self.eta), jnp.float32(LEAP)
+        tracker = BeliefFilter(chain, classes, self.emission, eta, leap, self.least)
         return BeliefActor(tracker, self.feature_map, advantages(self.plan, chain))
 
     def agent(self) -> BeliefAgent:
@@ -89,6 +96,10 @@ class BeliefPolicy(WithPlan):
         plan, arrays = self._stored_plan()
         sight, seen_by = self._sight()
         known = {"plan_eta": self.plan.eta, "classes": self.classes, "eta": self.eta}
+        if self.least is not None:
+            arrays |= {_LEAST: np.asarray(self.least)}
+        if self.repetitions is not None:
+            known |= {"repetitions": self.repetitions}
         return {**plan, **stored_origin(self), **known, **sight}, {**arrays, **seen_by}
 
     def _sight(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -163,6 +174,8 @@ def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
         shape,
         dtype,
         meta["environment"],
+        least=jnp.asarray(arrays[_LEAST]) if _LEAST in arrays else None,
+        repetitions=meta.get("repetitions"),
     )
     _check_sizes(policy)
     return policy
@@ -214,6 +227,11 @@ def _check_sizes(policy: BeliefPolicy) -> None:
         raise ValueError(
             f"looks.usual has {len(feature_map.usual)} steps, not {policy.horizon + 1}"
         )
+    repeated = policy.repetitions
+    if repeated is not None and not (is_whole(repeated) and 0 <= repeated <= policy.horizon):
+        raise ValueError(f"repetitions is {repeated!r}, no number of steps")
+    if policy.least is not None and policy.least.shape != (number,):
+        raise ValueError(f"{_LEAST} has shape {policy.least.shape}, not {(number,)}")
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
     size = jax.eval_shape(feature_map, seen, jnp.int32(0)).shape[1]
     numbers = emission_numbers(emission)
@@ -275,6 +293,8 @@ class BeliefAgent(Looking):
         self._step = 0
         self._memory = self._start
         self._column = np.asarray(self._policy.actor.chain.start)
+        self._last: NDArray[Any] | None = None
+        self._repeated = 0
 
     @property
     def belief(self) -> dict[int, float]:
@@ -299,8 +319,14 @@ class BeliefAgent(Looking):
 
     @property
     def lost(self) -> bool:
-        """Are the recent observations improbable where the agent believes to be?"""
-        return float(self._memory.doubt[0]) >= LOST
+        """Are the recent observations improbable where the agent believes to be?
+
+        Or like nothing ever seen; or are they all the same, more often than twice as many ever were
+        while it learned: a camera that hangs shows a picture that is familiar.
+        """
+        known = self._policy.repetitions
+        stuck = known is not None and self._repeated > 2 * known + _STUCK
+        return stuck or float(self._memory.doubt[0]) >= LOST
 
     def act(self, observation: ArrayLike) -> int:
         """Look at the observation of this step and choose the action."""
@@ -312,6 +338,8 @@ class BeliefAgent(Looking):
                 f"observation: numbers up to {np.abs(seen).max():.3g} at step {h}, too large to be "
                 "compared with anything that was learned"
             )
+        same = self._last is not None and np.array_equal(seen, self._last)
+        self._repeated, self._last = (self._repeated + 1 if same else 0), seen
         self._memory, self._column = memory, belief
         self._step += 1
         return int(action)

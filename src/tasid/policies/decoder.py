@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from tasid.maps import RobustPlan
 from tasid.models import Network
-from tasid.models.clusterer import Clusterer
+from tasid.models.networks import Clusterer
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int, Shaped

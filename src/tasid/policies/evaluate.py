@@ -74,9 +74,12 @@ def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int
     check_count("episodes", episodes)
     target = for_horizon(env, policy.horizon)
     check_fit(policy, target)
-    key = jax.random.fold_in(seed_key(seed), EVALUATION)
-    arguments = policy.actor, key
-    table = episode_tables(target, _returns, *arguments, episodes=episodes, width=WIDTH)
+    return played(target, policy.actor, jax.random.fold_in(seed_key(seed), EVALUATION), episodes)
+
+
+def played(target: Target, actor: Actor, phase_key: jax.Array, episodes: int) -> Score:
+    """The first episodes of a phase, followed by an actor."""
+    table = episode_tables(target, _returns, actor, phase_key, episodes=episodes, width=WIDTH)
     return Score(np.asarray(table, np.float64))
 
 

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from tasid.files import ArtifactError, read_artifact, write_artifact
 from tasid.maps import AbstractSimulator, RobustPlan
-from tasid.models.clusterer import Clusterer, ClusterNetwork
-from tasid.models.networks import network_from
+from tasid.models.networks import Clusterer, ClusterNetwork, network_from
 from tasid.policies.decoder import WIDTH, Decoded, Decoder, Tracked
 from tasid.policies.sight import LookingInSlot
 from tasid.policies.stored import (

@@ -76,16 +76,12 @@ def own_emission(model: Any, arrays: Mapping[str, NDArray[Any]], shape: tuple[in
 def _named(parameters: Any) -> tuple[dict[str, Any], Any]:
     """Leaves by their paths in the tree, and the tree."""
     leaves, tree = jax.tree_util.tree_flatten_with_path(parameters)
-    names = [PREFIX + "".join(f".{_step(part)}" for part in path) for path, _ in leaves]
+    paths = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+    names = [f"{PREFIX}.{path}" if path else PREFIX for path in paths]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"model: two of its parameters would be called {min(twice)} in a file")
     return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}, tree
-
-
-def _step(part: Any) -> str:
-    """A key, an index or an attribute."""
-    return str(next(getattr(part, n) for n in ("key", "idx", "name") if hasattr(part, n)))
 
 
 def _said(leaf: Any) -> str:

@@ -8,7 +8,7 @@ for each episode. What goes out is whole and checked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,19 +33,18 @@ def log_of_arrays(
     """
     columns = _columns(episodes)
     number = _number(columns)
-    parts = [_Episode(columns, i, horizon) for i in range(number)]
-    first = parts[0].observations
+    parts = [_episode(columns, i, horizon) for i in range(number)]
+    shape = parts[0].observations.shape[1:]
     for i, part in enumerate(parts):
-        if part.observations.shape[1:] != first.shape[1:]:
+        if part.observations.shape[1:] != shape:
             raise ValueError(
                 f"episodes: episode {i} has observations of shape {part.observations.shape[1:]}, "
-                f"episode 0 of {first.shape[1:]}"
+                f"episode 0 of {shape}"
             )
     pictures = all(part.observations.dtype == np.uint8 for part in parts)
     dtype = "uint8" if pictures else "float32"
-    shape = first.shape[1:]
     check_size(number, horizon, shape, dtype)
-    recorded = Recorded(
+    whole = Recorded(
         observations=np.empty((number, horizon + 1, *shape), dtype),
         commands=np.zeros((number, horizon), np.int32),
         rewards=np.zeros((number, horizon), np.float32),
@@ -53,63 +52,62 @@ def log_of_arrays(
         own=np.ones((number, horizon), np.bool_),
     )
     for i, part in enumerate(parts):
-        part.write(recorded, i)
+        end = part.ended
+        whole.observations[i, : end + 1] = part.observations[: end + 1]
+        whole.observations[i, end + 1 :] = whole.observations[i, end]  # the last one repeats
+        whole.commands[i, :end] = np.clip(part.commands[:end], -1, np.iinfo(np.int32).max)
+        whole.rewards[i, :end] = part.rewards[:end]
+        whole.own[i, :end] = part.own[:end]
     try:
-        return EpisodeLog(recorded, num_actions, "ended" in columns)
+        return EpisodeLog(whole, num_actions, "ended" in columns)
     except ValueError as error:
         raise ValueError(f"episodes: {error}") from None
 
 
-class _Episode:
-    """One of the episodes, up to its end."""
+class _Episode(NamedTuple):
+    """One of them, as it was given."""
 
-    def __init__(self, columns: Mapping[str, Any], i: int, horizon: int) -> None:
-        commands = _array(columns, "commands", i, kinds="iuf")
-        steps = commands.shape[0]
-        if commands.dtype.kind == "f":
-            self._refuse_fractions(commands, i)
-        if steps < 1 or steps > horizon:
-            raise ValueError(
-                f"episodes: episode {i} has {steps} commands, the horizon is {horizon} steps"
-            )
-        self.observations = _array(columns, "observations", i, kinds="biuf", dimensions=None)
-        rewards = _array(columns, "rewards", i, kinds="biuf")
-        own = _array(columns, "own", i, kinds="b") if "own" in columns else np.ones(steps, bool)
-        for name, table, wanted in (
-            ("observations", self.observations, steps + 1),
-            ("rewards", rewards, steps),
-            ("own flags", own, steps),
-        ):
-            if table.shape[0] != wanted:
-                raise ValueError(
-                    f"episodes: episode {i} has {table.shape[0]} {name} for {steps} commands, must "
-                    f"be {wanted}" + _REMINDER * (name == "observations")
-                )
-        self.ended = _end(columns.get("ended"), i, steps, horizon)
-        paid = np.flatnonzero(np.nan_to_num(rewards[self.ended :]) != 0)
-        if paid.size:
-            raise ValueError(
-                f"episodes: episode {i}, step {self.ended + int(paid[0])}: a reward, but the "
-                f"episode ended after {self.ended} steps"
-            )
-        self._commands, self._rewards, self._own = commands, rewards, own
+    observations: NDArray[Any]
+    commands: NDArray[Any]
+    rewards: NDArray[Any]
+    ended: int
+    own: NDArray[Any]
 
-    def write(self, recorded: Recorded, i: int) -> None:
-        """Into row i of the tables; the last observation repeats after the end."""
-        end = self.ended
-        recorded.observations[i, : end + 1] = self.observations[: end + 1]
-        recorded.observations[i, end + 1 :] = recorded.observations[i, end]
-        recorded.commands[i, :end] = np.clip(self._commands[:end], -1, np.iinfo(np.int32).max)
-        recorded.rewards[i, :end] = self._rewards[:end]
-        recorded.own[i, :end] = self._own[:end]
 
-    def _refuse_fractions(self, commands: NDArray[Any], i: int) -> None:
-        broken = np.flatnonzero(~np.isfinite(commands) | (commands != np.round(commands)))
-        if broken.size:
-            h = int(broken[0])
+def _episode(columns: Mapping[str, Any], i: int, horizon: int) -> _Episode:
+    commands = _array(columns, "commands", i, kinds="iuf")
+    steps = commands.shape[0]
+    broken = ~np.isfinite(commands) | (commands != np.round(commands))
+    if broken.any():
+        h = int(broken.argmax())
+        raise ValueError(
+            f"episodes: episode {i}, step {h}: command {commands[h]} is no whole number"
+        )
+    if steps < 1 or steps > horizon:
+        raise ValueError(
+            f"episodes: episode {i} has {steps} commands, the horizon is {horizon} steps"
+        )
+    observations = _array(columns, "observations", i, kinds="biuf", dimensions=None)
+    rewards = _array(columns, "rewards", i, kinds="biuf")
+    own = _array(columns, "own", i, kinds="b") if "own" in columns else np.ones(steps, bool)
+    for name, table, wanted in (
+        ("observations", observations, steps + 1),
+        ("rewards", rewards, steps),
+        ("own flags", own, steps),
+    ):
+        if table.shape[0] != wanted:
             raise ValueError(
-                f"episodes: episode {i}, step {h}: command {commands[h]} is no whole number"
+                f"episodes: episode {i} has {table.shape[0]} {name} for {steps} commands, must "
+                f"be {wanted}" + _REMINDER * (name == "observations")
             )
+    end = _end(columns.get("ended"), i, steps, horizon)
+    paid = np.flatnonzero(np.nan_to_num(rewards[end:]) != 0)
+    if paid.size:
+        raise ValueError(
+            f"episodes: episode {i}, step {end + int(paid[0])}: a reward, but the episode ended "
+            f"after {end} steps"
+        )
+    return _Episode(observations, commands, rewards, end, own)
 
 
 _REMINDER = ": the last one is what was seen after the last command"
@@ -125,18 +123,17 @@ def _columns(episodes: Any) -> dict[str, Any]:
         )
     if not episodes:
         raise ValueError("episodes: there are none")
-    rows = [_row(one, i) for i, one in enumerate(episodes)]
+    rows: list[dict[str, Any]] = []
+    for i, one in enumerate(episodes):
+        if not isinstance(one, Mapping):
+            kind = type(one).__name__
+            raise TypeError(f"episodes: episode {i} is of type {kind}, not a mapping")
+        rows.append(_named(one, f"episodes: episode {i}"))
     for i, row in enumerate(rows):
         if row.keys() != rows[0].keys():
             odd = sorted(row.keys() ^ rows[0].keys())[0]
             raise ValueError(f"episodes: {odd!r} is in one of the episodes 0 and {i} only")
     return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def _row(one: Any, i: int) -> dict[str, Any]:
-    if not isinstance(one, Mapping):
-        raise TypeError(f"episodes: episode {i} is of type {type(one).__name__}, not a mapping")
-    return _named(one, f"episodes: episode {i}")
 
 
 def _named(given: Mapping[str, Any], where: str) -> dict[str, Any]:

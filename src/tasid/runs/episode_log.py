@@ -21,14 +21,9 @@ MOST_BYTES = 8 * 2**30
 """Larger logs are refused before room is made for them."""
 DTYPES = ("float32", "uint8")
 """What an observation's numbers may be."""
-_KEYS = {
-    "horizon",
-    "num_actions",
-    "observation_shape",
-    "observation_dtype",
-    "tells_ends",
-    "environment",
-}
+_KEYS = set(
+    "horizon num_actions observation_shape observation_dtype tells_ends environment".split()
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +117,14 @@ def _check_manifest(manifest: Manifest) -> None:
         raise ValueError(f"observation_dtype: {dtype!r} is none of {', '.join(DTYPES)}")
     if type(meta["tells_ends"]) is not bool:
         raise ValueError(f"tells_ends: {meta['tells_ends']!r} is neither true nor false")
-    _check_environment(meta["environment"])
+    record = meta["environment"]
+    if record is not None and (
+        not isinstance(record, Mapping)
+        or record.keys() != {"name", "options"}
+        or not isinstance(record["name"], str)
+        or not isinstance(record["options"], Mapping)
+    ):
+        raise ValueError(f"environment: {record!r} is no name with options")
     tensors = manifest.tensors
     number = tensors["commands"].shape[0] if len(tensors["commands"].shape) == 2 else 0
     expected = {
@@ -139,39 +141,15 @@ def _check_manifest(manifest: Manifest) -> None:
     check_size(number, horizon, tuple(shape), dtype)
 
 
-def _check_environment(record: Any) -> None:
-    if record is None:
-        return
-    if (
-        not isinstance(record, Mapping)
-        or record.keys() != {"name", "options"}
-        or not isinstance(record["name"], str)
-        or not isinstance(record["options"], Mapping)
-    ):
-        raise ValueError(f"environment: {record!r} is no name with options")
-
-
 def _check_log(log: EpisodeLog) -> None:
-    """Every number where it belongs; the message names episode and step."""
-    seen, commands, rewards, ended, own = log.recorded
-    _check_environment(log.environment)
-    number, horizon = commands.shape if commands.ndim == 2 else (0, 0)
-    if not number or not horizon:
+    """Every number where it belongs; the message names episode and step.
+
+    Types and shapes are right by then: of files they were checked, other tables are our own.
+    """
+    seen, commands, rewards, ended, _ = log.recorded
+    if not commands.size:
         raise ValueError(f"commands: shape {commands.shape}, must be [episodes, steps]")
-    if seen.dtype.name not in DTYPES:
-        raise ValueError(f"observations: {seen.dtype} is none of {', '.join(DTYPES)}")
-    for name, table, wanted, dtype in (
-        ("observations", seen, (number, horizon + 1, *seen.shape[2:]), seen.dtype),
-        ("commands", commands, (number, horizon), np.int32),
-        ("rewards", rewards, (number, horizon), np.float32),
-        ("ended", ended, (number,), np.int32),
-        ("own", own, (number, horizon), np.bool_),
-    ):
-        if table.shape != wanted or table.dtype != dtype:
-            raise ValueError(
-                f"{name}: {table.dtype} {table.shape}, must be {np.dtype(dtype)} {wanted}"
-            )
-    steps = np.arange(horizon)
+    horizon, steps = log.horizon, np.arange(log.horizon)
     _refuse(
         (commands < 0) | (commands >= log.num_actions),
         lambda i, h: (

@@ -1,13 +1,14 @@
-"""Episodes as they came from a target, on disk before the run that wanted them has ended.
+"""Episodes as they came from a target, on disk before the run that wanted them has ended; and fits.
 
     episodes-000007-9f86d081884c7d65.safetensors    whole episodes, named after their content
+    fits-000003/    an artifact: the fits after the fourth batch, or of the fourth step
 
 An episode is found again by its key, which is a function of (seed, phase, index); all else about a
 run is a function of the order and of its episodes. So a run that goes on plays from here what it
 has played before, and ends with the same bytes, without asking the target twice.
 
 A file is written whole, flushed and renamed; one that is damaged is dropped with all that follow,
-and their episodes are played again.
+and their episodes are played again. Fits that are damaged, or of other data, are fitted again.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from tasid.files import write_bytes_atomically
+from tasid.files import ArtifactError, read_artifact, write_artifact, write_bytes_atomically
+from tasid.files.manifest import MANIFEST_NAME
+from tasid.learning.memory import Remembered
 
 _FILE = re.compile(r"episodes-(\d{6,})-([0-9a-f]{16})\.safetensors")
+_FITS = "fits"
 _PATIENCE = 1.0
 """Seconds of episodes that a kill may cost, where a batch of them does not take longer."""
 _SHARE = 1e-3
@@ -50,6 +54,9 @@ class Played(NamedTuple):
     """[T]."""
     over: NDArray[np.bool_]
     """Had it ended? [T+1]"""
+
+
+_COLUMNS = Played._fields[1:]
 
 
 class Journal:
@@ -131,10 +138,7 @@ def _tables(episodes: list[Played]) -> dict[str, NDArray[Any]]:
     return {
         "keys": np.stack([np.frombuffer(one.key, np.uint8) for one in episodes]),
         "steps": np.array([len(one.actions) for one in episodes], np.int32),
-        "actions": np.concatenate([one.actions for one in episodes]),
-        "observations": np.concatenate([one.observations for one in episodes]),
-        "rewards": np.concatenate([one.rewards for one in episodes]),
-        "over": np.concatenate([one.over for one in episodes]),
+        **{name: np.concatenate([getattr(one, name) for one in episodes]) for name in _COLUMNS},
     }
 
 
@@ -152,13 +156,39 @@ def _episodes(path: Path) -> list[Played]:
         tables = load(data)
         steps = tables["steps"]
         before, seen = np.cumsum(steps)[:-1], np.cumsum(steps + 1)[:-1]
-        columns = [
-            np.split(tables["actions"], before),
-            np.split(tables["observations"], seen),
-            np.split(tables["rewards"], before),
-            np.split(tables["over"], seen),
-        ]
+        cuts = (before, seen, before, seen)
+        columns = [np.split(tables[n], cut) for n, cut in zip(_COLUMNS, cuts, strict=True)]
         rows = zip(tables["keys"], *columns, strict=True)
         return [Played(key.tobytes(), *rest) for key, *rest in rows]
     except (SafetensorError, KeyError, IndexError) as error:
         raise ValueError(f"holds no episodes ({error})") from error
+
+
+class FitsOnRecord:
+    """A learner's memory in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def recall(self, number: int, seal: str) -> Remembered | None:
+        """What was kept under this number for data of this seal; None if nothing was."""
+        place = self._place(number)
+        if not (place / MANIFEST_NAME).exists():  # written last: a save was cut short, or none made
+            return None
+        try:
+            found = read_artifact(place, kind=_FITS)
+        except ArtifactError as error:
+            warnings.warn(f"{error} Fitted again.", stacklevel=2)
+            return None
+        if found.metadata.get("seal") != seal:
+            warnings.warn(f"{place}: fits of other data; fitted again", stacklevel=2)
+            return None
+        return Remembered(found.metadata, found.arrays)
+
+    def keep(self, number: int, seal: str, found: Remembered) -> None:
+        """Keep it for the next time."""
+        metadata = {**found.metadata, "seal": seal}
+        write_artifact(self._place(number), kind=_FITS, metadata=metadata, arrays=found.arrays)
+
+    def _place(self, number: int) -> Path:
+        return self._folder / f"fits-{number:06d}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -20,10 +21,14 @@ from tasid.maps import AbstractSimulator
 from tasid.runs.journal import Journal, Played
 from tasid.runs.unfinished import RECORD
 from tasid.targets.batches import Rollout, here, keys_of
-from tasid.targets.latent import Latent
+from tasid.targets.block import Latent
 from tasid.targets.target import State, Target
 
 _REQUEST = "request.json"
+_THE_TARGETS = (
+    "num_actions horizon observation_shape ends_early environment simulator num_envs retries"
+).split()
+"""What a target says of itself, on record or not."""
 
 
 class RunDiffers(ValueError):
@@ -44,17 +49,13 @@ class _Now(NamedTuple):
 
 @dataclass
 class _Live:
-    """An episode that the target plays."""
+    """An episode that the target plays, as far as it is; read as `Played` is."""
 
     key: bytes
     actions: list[int] = field(default_factory=list)
     observations: list[NDArray[Any]] = field(default_factory=list)
     rewards: list[Any] = field(default_factory=list)
     over: list[bool] = field(default_factory=list)
-
-    def note(self, observation: NDArray[Any], over: Any) -> None:
-        self.observations.append(observation)
-        self.over.append(bool(over))
 
     def whole(self) -> Played:
         return Played(
@@ -74,38 +75,23 @@ class Journaled(Target):
     """
 
     traceable = False
-    num_actions: int
-    horizon: int
-    observation_shape: tuple[int, ...]
-    ends_early: bool
-    environment: Mapping[str, Any] | None
-    simulator: AbstractSimulator | None
-    num_envs: int | None
-    retries: int
     elsewhere: Any
 
     def __init__(self, target: Target, journal: Journal) -> None:
         self._target, self._journal = target, journal
-
-        self.num_actions, self.horizon = target.num_actions, target.horizon
-        self.observation_shape = target.observation_shape
-        self.ends_early, self.environment = target.ends_early, target.environment
-        self.simulator = target.simulator
-        self.num_envs, self.retries = target.num_envs, target.retries
+        for name in _THE_TARGETS:
+            setattr(self, name, getattr(target, name))
         inner = target.elsewhere
         self.elsewhere = None if inner is None else _Elsewhere(target, inner, journal)
 
     @property
     def observation_dtype(self) -> str:
-        """That of the target."""
         return self._target.observation_dtype
 
     def with_horizon(self, horizon: int) -> Journaled:
-        """The same with episodes of so many steps."""
         return Journaled(self._target.with_horizon(horizon), self._journal)
 
     def latent_on(self, sim: AbstractSimulator) -> Latent | None:
-        """What is hidden in the target."""
         return self._target.latent_on(sim)
 
     def reset(self, keys: jax.Array) -> tuple[_Now, Any]:
@@ -116,41 +102,35 @@ class Journaled(Target):
             rows.append(played or _Live(data.tobytes()))
         live = np.flatnonzero([isinstance(row, _Live) for row in rows])
         inner, seen = self._target.reset(keys[live]) if live.size else (None, ())
-        now = _Now(tuple(rows), self._over(rows, live, inner, 0), inner, live)
-        return now, self._seen(now, seen, 0)
+        return self._arrived(tuple(rows), live, inner, seen, 0)
 
     def step(self, state: _Now, actions: Any, h: Any, keys: Any) -> tuple[_Now, Any, Any]:
         """Act in the target's episodes; in those on record, compare."""
-        step, chosen, live = int(h), np.asarray(actions), state.live
-        for row, action in zip(state.rows, chosen, strict=True):
+        step, rows, live = int(h), state.rows, state.live
+        chosen: Any = np.asarray(actions)
+        for row, action in zip(rows, chosen, strict=True):
             if isinstance(row, Played):
                 _compare(row, step, int(action))
         inner: State = state.inner
         seen: Any = ()
         paid: Any = ()
         if live.size:
-            ours: Any = chosen[live]
-            inner, seen, paid = self._target.step(inner, ours, h, keys[live])
-        now = _Now(state.rows, self._over(state.rows, live, inner, step + 1), inner, live)
-        observations = self._seen(now, seen, step + 1)
-        rewards = np.zeros(len(state.rows), np.float32)
+            inner, seen, paid = self._target.step(inner, chosen[live], h, keys[live])
+        rewards = np.zeros(len(rows), np.float32)
         rewards[live] = np.asarray(paid)
-        for i, row in enumerate(state.rows):
+        for i, row in enumerate(rows):
             if isinstance(row, Played):
                 rewards[i] = row.rewards[step] if step < len(row.actions) else 0
             elif not state.over[i]:
                 row.actions.append(int(chosen[i]))
                 row.rewards.append(rewards[i])
-        return now, observations, rewards
+        return *self._arrived(rows, live, inner, seen, step + 1), rewards
 
     def failed(self, state: _Now) -> list[str | None]:
         """What kept episodes from being whole, [n]; None where nothing did."""
-        troubles: list[str | None] = [None] * len(state.rows)
         failed = self._target.failed(state.inner) if state.live.size else ()
-        if failed:
-            for i, trouble in zip(state.live, failed, strict=True):
-                troubles[i] = trouble
-        return troubles
+        troubles = dict(zip(state.live.tolist(), failed, strict=False))
+        return [troubles.get(i) for i in range(len(state.rows))]
 
     def settled(self, state: _Now) -> None:
         """These episodes are over: the whole ones go on record."""
@@ -160,31 +140,23 @@ class Journaled(Target):
         self._journal.settle()
 
     def finished(self, state: _Now) -> NDArray[np.bool_]:
-        """Which episodes have ended."""
         return state.over
 
-    def _over(self, rows: Any, live: NDArray[np.int64], inner: State, steps: int) -> Any:
-        over = np.zeros(len(rows), bool)
+    def _arrived(
+        self, rows: Any, live: NDArray[np.int64], inner: State, seen: Any, steps: int
+    ) -> tuple[_Now, NDArray[Any]]:
+        """Where all rows are after so many steps: what the target shows is noted, then all read."""
+        ended = np.zeros(live.size, bool)
         if self._target.ends_early and live.size:
-            over[live] = np.asarray(self._target.finished(inner))
-        for i, row in enumerate(rows):
-            if isinstance(row, Played):
-                over[i] = row.over[min(steps, len(row.over) - 1)]
-        return over
-
-    def _seen(self, now: _Now, seen: Any, steps: int) -> NDArray[Any]:
-        """The observations of all rows; those of the target's episodes are noted."""
-        fresh = iter(np.asarray(seen))
-        found = []
-        for i, row in enumerate(now.rows):
-            if isinstance(row, Played):
-                table = row.observations
-                found.append(table[min(steps, len(table) - 1)])
-                continue
-            found.append(next(fresh))
-            if not row.over or not row.over[-1]:
-                row.note(found[-1].copy(), now.over[i])
-        return np.stack(found)
+            ended = np.asarray(self._target.finished(inner))
+        for i, observation, over in zip(live, np.asarray(seen), ended, strict=True):
+            if not any(rows[i].over[-1:]):
+                rows[i].observations.append(observation.copy())
+                rows[i].over.append(bool(over))
+        places = [min(steps, len(row.over) - 1) for row in rows]
+        over = np.array([row.over[h] for row, h in zip(rows, places, strict=True)])
+        shown = [row.observations[h] for row, h in zip(rows, places, strict=True)]
+        return _Now(rows, over, inner, live), np.stack(shown)
 
 
 class _Elsewhere:
@@ -226,27 +198,11 @@ class _Elsewhere:
         return found
 
 
-class _Notebook:
-    """A journal of nothing but what is new."""
-
-    def __init__(self) -> None:
-        self.added: list[Played] = []
-
-    def take(self, key: bytes) -> None:
-        """Nothing is on record here."""
-
-    def add(self, episode: Played) -> None:
-        """Remember a whole episode."""
-        self.added.append(episode)
-
-    def settle(self) -> None:
-        """Whoever asked for it has the disk."""
-
-
 def noting(target: Target, run: Rollout, *, rows: Sequence[int], width: int) -> Any:
-    """Play, and give the episodes besides the tables."""
-    book: Any = _Notebook()
-    return here(Journaled(target, book), run, rows=rows, width=width), book.added
+    """Play, and give the episodes besides the tables: whoever asked for them has the disk."""
+    added: list[Played] = []
+    book: Any = SimpleNamespace(take=lambda key: None, add=added.append, settle=lambda: None)
+    return here(Journaled(target, book), run, rows=rows, width=width), added
 
 
 @contextmanager

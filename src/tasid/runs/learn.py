@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -20,7 +20,7 @@ from tasid.learning.belief.method import BatchEnded, Learnt, belief
 from tasid.learning.belief.saved import check_saved
 from tasid.learning.belief.slips import Slip
 from tasid.learning.memory import Memory
-from tasid.learning.paper.initial_state_test import StartCounts, StartsFound
+from tasid.learning.paper.initial_state_test import StartCounts, StartsFound, learn_each_start
 from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.tasid import Learned, StepEnded, tasid
 from tasid.learning.surprise import EtaEstimate, MapFault
@@ -28,21 +28,23 @@ from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
 from tasid.maps.planning.perturbation import check_decodable
 from tasid.maps.simulator import check_map
 from tasid.maps.size import check_seed
-from tasid.maps.symmetry import labelled_symmetries
+from tasid.maps.symmetry import symmetric_starts
 from tasid.policies import BeliefPolicy, Policy
-from tasid.policies.files import load
-from tasid.runs.events import Callback
-from tasid.runs.fits_on_record import FitsOnRecord
+from tasid.policies.stored import load
+from tasid.runs.journal import FitsOnRecord
 from tasid.runs.journaled import learning_on_record
 from tasid.runs.memory import check_memory
+from tasid.runs.record import Callback
 from tasid.runs.side_by_side import side_by_side
-from tasid.runs.starts import check_starts, paper_starts, start_warnings
+from tasid.runs.starts import check_starts, start_counts, start_warnings
 from tasid.runs.unfinished import RECORD
 from tasid.runs.warnings import belief_warnings
 from tasid.targets import Target
 from tasid.targets.target import check_wrapped, for_horizon
 
 Episodes = int | Literal["auto"] | StartCounts
+_SLIPS = 8
+"""Estimates of what commands come to that go on record."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,19 @@ class Diagnostics:
     """How the paper's method told start states apart, where there are several."""
     coverage: float | None = None
     """The share of what the plan will meet that recorded episodes show; None if there are none."""
+
+    def record(self) -> dict[str, Any]:
+        """What was noticed about the model, the perturbation and the map, ready for JSON."""
+        return {
+            "model": self.model,
+            "stopped": self.stopped,
+            "evidence": dict(self.evidence),
+            "eta_estimate": None if self.eta is None else asdict(self.eta),
+            "map_errors": [asdict(error) for error in self.map_errors],
+            "slips": [asdict(slip) for slip in self.slips[:_SLIPS]],
+            "warnings": list(self.warnings),
+            "symmetric_starts": [[str(s) for s in pair] for pair in self.symmetric_starts],
+        }
 
 
 @dataclass(frozen=True)
@@ -167,9 +182,9 @@ def learn(
         from_policy: A policy or its folder; the belief method goes on from what it knows, with more
             episodes, another η, or a corrected map, whose places are found again by their labels.
             It plays the first batch, and episodes are others than those that taught it.
-        callbacks: Called with every event (`tasid.runs.events`).
+        callbacks: Called with every event (`tasid.runs.record.Event`).
     """
-    _check_choices(method, eta, classes, model, run_dir)
+    check_choices(method, eta, classes, model, run_dir)
     begin = None if from_policy is None else saved_policy(from_policy, method)
     if begin is not None and classes not in (None, begin.classes):
         raise ValueError(f"classes: {classes!r}, but from_policy tells apart by {begin.classes!r}")
@@ -183,9 +198,12 @@ def learn(
         _map_of(world, given)
         for world, given in zip(worlds, _one_each("simulator", simulator, len(group)), strict=True)
     ]
+    if run_dir is not None:
+        for sim in maps:
+            sim.metadata()  # labels that no file holds are refused before anything is learned
     targets = [for_horizon(world, sim.horizon) for world, sim in zip(worlds, maps, strict=True)]
     for one, sim in zip(targets, maps, strict=True):
-        _check_match(one, sim)
+        check_match(sim, one, "target")
         if isinstance(episodes, int):
             shape, dtype = one.observation_shape, one.observation_dtype
             check_memory(method, episodes, horizon=sim.horizon, shape=shape, dtype=dtype)
@@ -224,8 +242,8 @@ def learn(
     return results[0] if seeds is None else results
 
 
-def _check_choices(
-    method: str, eta: float, classes: str | None, model: Any, run_dir: str | Path | None
+def check_choices(
+    method: str, eta: float, classes: str | None, model: Any = None, run_dir: Any = None
 ) -> None:
     """Refuse what does not exist, and what does not go together."""
     if method == "outcome":
@@ -297,7 +315,7 @@ def _learn_beliefs(
         memory=memory,
         begin=begin,
     )
-    policy = policy_of(learnt.setting, learnt.best, plan, target)
+    policy = policy_of(learnt.setting, learnt.best, plan, target, learnt.recorded, learnt.chunks)
     return LearningResult(policy, learnt.recorded.number, _belief_diagnostics(learnt, plan))
 
 
@@ -314,7 +332,7 @@ def _belief_diagnostics(learnt: Learnt, plan: RobustPlan) -> Diagnostics:
         map_errors=found.map_errors,
         slips=found.slips,
         warnings=tuple(belief_warnings(learnt, found, sim)),
-        symmetric_starts=labelled_symmetries(sim),
+        symmetric_starts=symmetric_starts(sim),
         visits=found.visits,
     )
 
@@ -329,11 +347,13 @@ def _learn_paper(
     episodes: Episodes,
 ) -> LearningResult:
     if plan.simulator.starts.size > 1:
-        run, found = paper_starts(
-            target, plan, seed=seed, episodes=episodes, callbacks=callbacks, memory=memory
+        counts = start_counts(plan.simulator, episodes)
+        run, found = learn_each_start(
+            target, plan, counts=counts, seed=seed, callbacks=callbacks, memory=memory
         )
-        notes = Diagnostics(f"{_paper_model(run)} and cluster", run.steps)
-        notes = _with_starts(notes, plan, found)
+        warnings = tuple(start_warnings(plan.simulator, found))
+        name = f"{_paper_model(run)} and cluster"
+        notes = Diagnostics(name, run.steps, starts=found, warnings=warnings)
     else:
         if episodes == "auto":
             episodes = StartCounts.practical(plan.simulator.horizon, 1).learn
@@ -366,11 +386,6 @@ def _paper_model(learned: Learned) -> str:
     return f"{kind}, actions, a model per step"
 
 
-def _with_starts(notes: Diagnostics, plan: RobustPlan, found: StartsFound) -> Diagnostics:
-    warnings = (*notes.warnings, *start_warnings(plan.simulator, found))
-    return replace(notes, starts=found, warnings=warnings)
-
-
 def _one_each(name: str, given: object, number: int) -> list:  # type: ignore[type-arg]
     if not isinstance(given, (list, tuple)):
         return [given] * number
@@ -388,12 +403,12 @@ def _map_of(target: Target, given: AbstractSimulator | None) -> AbstractSimulato
     raise ValueError("simulator: this target brings no map of its own; give one")
 
 
-def _check_match(target: Target, sim: AbstractSimulator) -> None:
-    if target.num_actions != sim.num_actions:
+def check_match(sim: AbstractSimulator, given: Any, where: str) -> None:
+    """Refuse a map of something else than the target, or what was recorded."""
+    ours, theirs = sim.num_actions, given.num_actions
+    if ours != theirs:
+        raise ValueError(f"simulator: {ours} actions on the map, {theirs} in the {where}")
+    if sim.horizon != given.horizon:
         raise ValueError(
-            f"simulator: {sim.num_actions} actions on the map, {target.num_actions} in the target"
-        )
-    if target.horizon != sim.horizon:
-        raise ValueError(
-            f"simulator: horizon {sim.horizon} on the map, {target.horizon} in the target"
+            f"simulator: horizon {sim.horizon} on the map, {given.horizon} in the {where}"
         )

@@ -1,31 +1,42 @@
-"""Learning from recorded episodes as a user asks for it: a log and a map in, a policy out."""
+"""Learning from recorded episodes as a user asks for it: a log and a map in, a policy out.
+
+`train_on_log` makes a whole run of it, on disk.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasid.beliefs.classes import KINDS
+import numpy as np
+from numpy.typing import NDArray
+
 from tasid.learning.belief.agreement import agreed_findings
-from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.fits import policy_of
 from tasid.learning.belief.log_coverage import coverage
 from tasid.learning.belief.logs import LearntFromLog, learn_log
 from tasid.maps import AbstractSimulator, RobustPlan, robust_dp
-from tasid.maps.planning.perturbation import check_decodable
 from tasid.maps.simulator import check_map
 from tasid.runs.episode_arrays import log_of_arrays
 from tasid.runs.episode_log import EpisodeLog
-from tasid.runs.learn import Diagnostics, LearningResult
-from tasid.runs.warnings import map_warnings, slip_warnings
+from tasid.runs.learn import Diagnostics, LearningResult, check_choices, check_match
+from tasid.runs.record import Run, versions
+from tasid.runs.unfinished import Commission
+from tasid.runs.warnings import map_warnings, reward_warnings, slip_warnings
 
 Given = str | os.PathLike[str] | EpisodeLog | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _COVERED = 0.9
 """The share of what the plan will meet below which a log is said to show too little."""
 _SURPRISED = 0.2
 """The share of a blind guess's surprise above which a model is said to be right in part only."""
+_UNKNOWN = (
+    "return_mean return_ci95 evaluation_episodes robust_value nominal_plan_value blind_value "
+    "ratio skill decoder_accuracy calibration_error"
+).split()
+"""What only a target can tell."""
 
 
 def learn_from_episodes(
@@ -54,21 +65,67 @@ def learn_from_episodes(
     Raises:
         Undecided: With the evidence, if the episodes do not tell what states look like.
     """
-    check_decodable(eta)
+    check_choices("belief", eta, classes)
     check_map(simulator)
-    if classes is not None and classes not in KINDS:
-        raise ValueError(f"classes: {classes!r} is none of {', '.join(KINDS)}")
     log = _log(episodes, simulator)
-    check_match(log, simulator)
+    check_match(simulator, log, "log")
     plan = robust_dp(simulator, eta=eta)
     learnt = learn_log(
         log.recorded, plan, tells=log.tells_ends, kinds=None if classes is None else [classes]
     )
-    policy = policy_of(learnt.setting, learnt.best, plan, log)
-    notes = _diagnostics(learnt, plan)
+    policy = policy_of(learnt.setting, learnt.best, plan, log, log.recorded, learnt.chunks)
     if run_dir is not None:
         policy.save(Path(run_dir) / "policy")
+    notes = _diagnostics(learnt, plan, log.recorded.rewards)
     return LearningResult(policy, 0, notes, logged_episodes=log.number)
+
+
+def train_on_log(
+    log: EpisodeLog,
+    simulator: AbstractSimulator,
+    folder: str | Path,
+    *,
+    file: str,
+    source: Mapping[str, Any],
+    eta: float,
+    classes: str | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Learn from a log; the folder holds the policy, the returned summary the figures.
+
+    `file` and `source` say where the log and the map came from, for the record.
+    """
+    asked = {
+        "from": file,
+        "environment": log.environment,
+        "simulator": dict(source),
+        "eta": eta,
+        "method": "belief",
+        **({} if classes is None else {"classes": classes}),
+        "versions": versions(),
+    }
+    commission = Commission(folder, asked, overwrite)
+    if (done := commission.finished()) is not None:
+        return done
+    with commission.writing() as place:
+        run = Run(place)
+        started = time.perf_counter()
+        result = learn_from_episodes(log, simulator, eta=eta, classes=classes)
+        seconds = time.perf_counter() - started
+        result.policy.save(run.policy_folder)
+        summary = {
+            "episodes": result.episodes,
+            "logged_episodes": result.logged_episodes,
+            "logged_return_mean": float(log.recorded.returns.mean()),
+            **dict.fromkeys(_UNKNOWN),
+            "worst_case_value": result.policy.plan.start_value,
+            "coverage": result.diagnostics.coverage,
+            **result.diagnostics.record(),
+            "seconds": seconds,
+            "policy": str(Path(folder) / run.policy_folder.name),
+        }
+        run.write_summary(summary)
+    return summary
 
 
 def _log(episodes: Given, sim: AbstractSimulator) -> EpisodeLog:
@@ -79,38 +136,31 @@ def _log(episodes: Given, sim: AbstractSimulator) -> EpisodeLog:
     return log_of_arrays(episodes, horizon=sim.horizon, num_actions=sim.num_actions)
 
 
-def check_match(log: EpisodeLog, sim: AbstractSimulator) -> None:
-    """Refuse a map of something else than what was recorded."""
-    if log.num_actions != sim.num_actions:
-        raise ValueError(
-            f"simulator: {sim.num_actions} actions on the map, {log.num_actions} in the log"
-        )
-    if log.horizon != sim.horizon:
-        raise ValueError(f"simulator: horizon {sim.horizon} on the map, {log.horizon} in the log")
-
-
-def _diagnostics(learnt: LearntFromLog, plan: RobustPlan) -> Diagnostics:
-    found = _found(learnt, plan)
-    covered = coverage(learnt.setting, learnt.best.classes, learnt.best.counts)
-    judged = reversed(learnt.judged)  # the best of each name has the last word
-    return Diagnostics(
-        model=learnt.best.name,
-        evidence={one.fit.name: one.evidence.mean / plan.simulator.horizon for one in judged},
-        eta=found.eta,
-        map_errors=found.map_errors,
-        slips=found.slips,
-        warnings=(*slip_warnings(found), *map_warnings(found), *_log_warnings(learnt, covered)),
-        coverage=covered,
-    )
-
-
-def _found(learnt: LearntFromLog, plan: RobustPlan) -> Findings:
-    """Slips and map errors, by the fit and by the best from every other beginning."""
-    best = learnt.best
+def _diagnostics(
+    learnt: LearntFromLog, plan: RobustPlan, rewards: NDArray[np.floating]
+) -> Diagnostics:
+    best, sim = learnt.best, plan.simulator
+    # Slips and map errors are those that the best fit from every other beginning finds as well.
     others = {one.fit.name: one.fit for one in reversed(learnt.judged)}
     others.pop(best.name, None)
     fits = list(others.values())
-    return agreed_findings(learnt.setting, best, fits, learnt.chunks, plan.simulator)
+    found = agreed_findings(learnt.setting, best, fits, learnt.chunks, sim)
+    covered = coverage(learnt.setting, best.classes, best.counts)
+    judged = reversed(learnt.judged)  # the best of each name has the last word
+    return Diagnostics(
+        model=best.name,
+        evidence={one.fit.name: one.evidence.mean / sim.horizon for one in judged},
+        eta=found.eta,
+        map_errors=found.map_errors,
+        slips=found.slips,
+        warnings=(
+            *reward_warnings(rewards, plan.simulator),
+            *slip_warnings(found),
+            *map_warnings(found),
+            *_log_warnings(learnt, covered),
+        ),
+        coverage=covered,
+    )
 
 
 def _log_warnings(learnt: LearntFromLog, covered: float) -> Iterator[str]:

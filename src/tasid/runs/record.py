@@ -34,8 +34,7 @@ from tasid.files import (
 )
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import EpochEnded, StepEnded
-from tasid.policies.files import refuse_several
-from tasid.runs.events import Event
+from tasid.policies.stored import refuse_several
 from tasid.runs.unfinished import ASKED, SUMMARY, json_bytes
 
 _FILES = {
@@ -44,6 +43,9 @@ _FILES = {
     BatchEnded: "batches.jsonl",
 }
 _EVALUATION = "evaluation"
+Event = EpochEnded | StepEnded | BatchEnded
+"""What learning reports while it goes on; progress bars, records and loggers listen."""
+Callback = Callable[[Any], None]
 
 
 class Run:

@@ -4,43 +4,52 @@
     seed-100/     a run (`tasid.runs.record`)
     .seed-100.partial/    one under way: what it has on record, as its task tells it
 
-A task writes in a folder of its own, wherever it is, and the owner has a copy (`mirror`); the run
-appears when it is complete. What is there is not done again, and the same command goes on.
+A task writes in a folder of its own, wherever it is, and the owner has a copy, file by file as they
+appear: files appear whole (`tasid.files`) and are told in the order in which they did, so that what
+the owner has is at every moment what a crash would have left. The run appears when it is complete.
+What is there is not done again, and the same command goes on.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, is_dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tasid.baselines.training import Checkpoint
 from tasid.files import write_bytes_atomically
 from tasid.files.sole_writer import sole_writer
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import StepEnded
-from tasid.runs.baseline_run import BaselineOrder, run_baseline
-from tasid.runs.executors.dispatch import Fraction, Task, Watcher, do_all
-from tasid.runs.executors.mirror import File, Mirror, files_of, write
-from tasid.runs.executors.protocol import USUAL, Executor, Line, Needs
+from tasid.runs.executors.dispatch import (
+    USUAL_MEMORY,
+    Executor,
+    Fraction,
+    Line,
+    Task,
+    Watcher,
+    do_all,
+)
 from tasid.runs.memory import bytes_of_learning
 from tasid.runs.record import versions
-from tasid.runs.train import Order, train
-from tasid.runs.unfinished import ASKED, SUMMARY, partial_of, settle
+from tasid.runs.train import AnyOrder, BaselineOrder, train
+from tasid.runs.unfinished import ASKED, SUMMARY, changed_code, on_record, partial_of, settle
 
 _SWEEP = "sweep.json"
+_EVERY = 1.0
+"""Seconds of files that a kill may cost."""
 _UNKNOWN = 0.5
 """How far a task is of which nobody knows how long it will be."""
-AnyOrder = Order | BaselineOrder
-Setup = Callable[[], None]
-
-
-def _nothing() -> None:
-    pass
+Setup = Callable[[], None] | None
+_Given = tuple[AnyOrder, str, Mapping[str, bytes], Setup]
+"""A run on its way: where it will be, and what it goes on from."""
 
 
 def train_seeds(
@@ -48,7 +57,7 @@ def train_seeds(
     folder: str | Path,
     executor: Executor,
     *,
-    setup: Setup = _nothing,
+    setup: Setup = None,
     overwrite: bool = False,
     watchers: Sequence[Watcher] = (),
 ) -> list[dict[str, Any]]:
@@ -92,12 +101,27 @@ def _describe(home: Path, asked: bytes, *, overwrite: bool) -> None:
     there = home / _SWEEP
     if home.exists() and not there.exists() and any(home.iterdir()):
         raise FileExistsError(f"{home}: holds no sweep; choose another folder with --out")
-    if there.exists() and there.read_bytes() != asked and not overwrite:
+    before = there.read_bytes() if there.exists() else asked
+    if before != asked and not overwrite:
+        if changed := changed_code(before, asked):
+            if not any(_anything(place) for place in home.iterdir()):
+                write_bytes_atomically(there, asked)
+                return
+            raise FileExistsError(
+                f"{home}: a sweep of other code is here ({changed} changed since): its runs were "
+                "made in an environment that is no more; pass --overwrite to replace them, or "
+                "choose another folder with --out"
+            )
         raise FileExistsError(
             f"{home}: a sweep of another order is here (see {there}); repeat that, pass "
             "--overwrite to replace its runs, or choose another folder with --out"
         )
     write_bytes_atomically(there, asked)
+
+
+def _anything(place: Path) -> bool:
+    """Is this a run of a sweep, or one that stopped early with something on record?"""
+    return (place / SUMMARY).exists() or on_record(place)
 
 
 def _drop(home: Path, orders: Sequence[AnyOrder]) -> None:
@@ -108,40 +132,26 @@ def _drop(home: Path, orders: Sequence[AnyOrder]) -> None:
                 shutil.rmtree(old)
 
 
-@dataclass(frozen=True)
-class Complete:
-    """The last word of a run: all its files were told."""
-
-
-class _Given(NamedTuple):
-    """A run on its way."""
-
-    order: AnyOrder
-    home: str
-    files: Mapping[str, bytes]
-    setup: Setup
-
-
 def _task(order: AnyOrder, place: Path, setup: Setup) -> Task:
     staged = partial_of(place)
 
     def given() -> _Given:
-        return _Given(order, str(place), files_of(staged), setup)
+        return order, str(place), files_of(staged), setup
 
-    def hear(message: File | Complete) -> None:
-        if isinstance(message, File):
-            write(staged, message)
-        else:
+    def hear(message: File | None) -> None:
+        if message is None:  # all files were told
             settle(place)
+        else:
+            write(staged, message)
 
-    return Task(f"seed {order.seed}", _run, given, hear, needs_of(order))
+    return Task(f"seed {order.seed}", _run, given, hear, memory_of(order))
 
 
 def _run(given: _Given, line: Line) -> None:
     """Make a run in a folder of this machine, and tell its files."""
-    given.setup()
-    order = given.order
-    make: Callable[..., Any] = train if isinstance(order, Order) else run_baseline
+    order, home, files, setup = given
+    if setup is not None:
+        setup()
 
     def tell(event: Any) -> None:
         line.say(Fraction(_fraction(order, event)))
@@ -149,11 +159,11 @@ def _run(given: _Given, line: Line) -> None:
 
     with tempfile.TemporaryDirectory(prefix="tasid-") as scratch:
         place = Path(scratch) / "run"
-        mirror = Mirror(partial_of(place), line, given.files)
+        mirror = Mirror(partial_of(place), line, files)
         with mirror.telling():
-            make(order, place, home=given.home, callbacks=[tell])
+            train(order, place, home=home, callbacks=[tell])
         mirror.tell(place)
-    line.say(Complete())
+    line.say(None)
 
 
 def _fraction(order: AnyOrder, event: Any) -> float:
@@ -166,19 +176,106 @@ def _fraction(order: AnyOrder, event: Any) -> float:
     return _UNKNOWN
 
 
-def needs_of(order: AnyOrder) -> Needs:
-    """A processor, and the data of learning on top of what JAX takes."""
+def memory_of(order: AnyOrder) -> int:
+    """Bytes: the data of learning on top of what JAX takes."""
     if isinstance(order, BaselineOrder) or not isinstance(order.episodes, int):
-        return USUAL
+        return USUAL_MEMORY
     horizon = order.simulator.horizon if order.simulator else int(order.options.get("horizon", 0))
     if not horizon:
-        return USUAL
-    shape = (_LARGE,)
-    data = bytes_of_learning(
-        order.method, order.episodes, horizon=horizon, shape=shape, dtype="uint8"
+        return USUAL_MEMORY
+    return USUAL_MEMORY + bytes_of_learning(
+        order.method, order.episodes, horizon=horizon, shape=(_LARGE,), dtype="uint8"
     )
-    return Needs(memory=USUAL.memory + data)
 
 
 _LARGE = 64 * 64 * 3
 """Bytes of an observation, as long as nobody has looked: those of a picture."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that appeared; without data, one that is gone."""
+
+    name: str
+    data: bytes | None
+
+
+class Mirror:
+    """Tells what changes in a folder."""
+
+    def __init__(self, folder: Path, line: Line, known: Mapping[str, bytes]) -> None:
+        self._folder, self._line = folder, line
+        for name, data in known.items():
+            write_bytes_atomically(folder / name, data)
+        self._told = {name: stamp for stamp, name in _stamps(folder)}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell once a second for the length of a block, and once more if it fails."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_EVERY):
+                self.tell(self._folder)
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            self.tell(self._folder)
+            raise
+        finally:
+            ended.set()
+            thread.join()
+
+    def tell(self, folder: Path) -> None:
+        """What is new since the last time; `folder` is where the files are now."""
+        with self._lock:
+            found = _stamps(folder)
+            if not folder.exists():  # a complete run has just been put in its place
+                return
+            for stamp, name in sorted(found):
+                if self._told.get(name) == stamp:
+                    continue
+                try:
+                    data = (folder / name).read_bytes()
+                except FileNotFoundError:
+                    continue  # it is gone by now, and so will be told
+                self._line.say(File(name, data))
+                self._told[name] = stamp
+            for name in self._told.keys() - {name for _, name in found}:
+                self._line.say(File(name, None))
+                del self._told[name]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All that is there, the oldest first."""
+    return {name: (folder / name).read_bytes() for _, name in sorted(_stamps(folder))}
+
+
+def write(folder: Path, file: File) -> None:
+    """At the owner's: make the change."""
+    name = PurePosixPath(file.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise ValueError(f"{file.name}: a task writes in its own folder")
+    if file.data is None:
+        (folder / name).unlink(missing_ok=True)
+    else:
+        write_bytes_atomically(folder / name, file.data)
+
+
+def _stamps(folder: Path) -> list[tuple[tuple[int, int], str]]:
+    """When every file appeared, and which it is; temporary ones are nobody's business."""
+    found = []
+    # os.walk passes over a folder that vanishes on the way; rglob raises.
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            with suppress(FileNotFoundError):
+                if path.is_file() and not name.endswith(".tmp"):
+                    told = path.stat()
+                    shown = path.relative_to(folder).as_posix()
+                    found.append(((told.st_mtime_ns, told.st_ino), shown))
+    return found

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from tasid.runs.events import Callback
+from tasid.runs.executors.dispatch import Interrupted, Result, in_threads
+from tasid.runs.record import Callback
 
-Result = TypeVar("Result")
 Job = Callable[[Sequence[Callback]], Result]
 """Does its work, and tells callbacks how it goes."""
-
-
-class _Halted(Exception):
-    """Another job failed, or somebody interrupted them all."""
 
 
 def side_by_side(jobs: Sequence[Job[Result]], callbacks: Sequence[Callback]) -> list[Result]:
@@ -30,7 +26,7 @@ def side_by_side(jobs: Sequence[Job[Result]], callbacks: Sequence[Callback]) -> 
     def tell(event: Any) -> None:
         with speaking:
             if halt.is_set():
-                raise _Halted
+                raise Interrupted
             try:
                 for callback in callbacks:
                     callback(event)
@@ -38,15 +34,6 @@ def side_by_side(jobs: Sequence[Job[Result]], callbacks: Sequence[Callback]) -> 
                 halt.set()
                 raise
 
-    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
-        running = [pool.submit(job, [tell]) for job in jobs]
-        try:
-            wait(running, return_when=FIRST_EXCEPTION)
-        finally:
-            halt.set()
-            pool.shutdown(cancel_futures=True)
-    troubles = [one.exception() for one in running if not one.cancelled()]
-    for trouble in troubles:
-        if trouble is not None and not isinstance(trouble, _Halted):
-            raise trouble
+    told = [partial(job, [tell]) for job in jobs]
+    running = in_threads(told, workers=os.cpu_count() or 1, halt=halt.set)
     return [one.result() for one in running]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.learning.memory import Memory
-from tasid.learning.paper.initial_state_test import StartCounts, StartsFound, learn_each_start
+from tasid.learning.paper.initial_state_test import StartCounts, StartsFound
 from tasid.learning.paper.start_clusters import start_margins
-from tasid.learning.paper.tasid import Callback, Learned
-from tasid.maps import AbstractSimulator, RobustPlan
-from tasid.targets import Target
+from tasid.maps import AbstractSimulator
 
 
 def check_starts(sim: AbstractSimulator, given: int | None) -> None:
@@ -27,30 +24,18 @@ def check_starts(sim: AbstractSimulator, given: int | None) -> None:
         )
 
 
-def paper_starts(
-    target: Target,
-    plan: RobustPlan,
-    *,
-    seed: int,
-    episodes: Any,
-    callbacks: Sequence[Callback],
-    memory: Memory | None,
-) -> tuple[Learned, StartsFound]:
-    """Algorithms 3 and 4 with the given counts, those that fit a total, or practical ones."""
-    horizon, number = plan.simulator.horizon, plan.simulator.starts.size
+def start_counts(sim: AbstractSimulator, episodes: Any) -> StartCounts:
+    """For Algorithms 3 and 4: the given counts, those that fit a total, or practical ones."""
+    horizon, number = sim.horizon, sim.starts.size
     if isinstance(episodes, StartCounts):
-        counts = episodes
-    elif episodes == "auto":
-        counts = StartCounts.practical(horizon, number)
-    elif isinstance(episodes, int):
-        counts = StartCounts.within(episodes, horizon, number)
-    else:
-        raise ValueError(
-            f"episodes: {episodes!r} with method 'paper' and several starts, which needs a number, "
-            "'auto' or StartCounts"
-        )
-    return learn_each_start(
-        target, plan, counts=counts, seed=seed, callbacks=callbacks, memory=memory
+        return episodes
+    if episodes == "auto":
+        return StartCounts.practical(horizon, number)
+    if isinstance(episodes, int):
+        return StartCounts.within(episodes, horizon, number)
+    raise ValueError(
+        f"episodes: {episodes!r} with method 'paper' and several starts, which needs a number, "
+        "'auto' or StartCounts"
     )
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasid.learning.belief.method import BatchEnded
-from tasid.learning.paper.tasid import EpochEnded
-from tasid.runs.events import Event
+from tasid.learning.paper.tasid import EpochEnded, StepEnded
+from tasid.runs.record import Event
+
+_SCALARS = {
+    EpochEnded: ("epoch", ("training_loss", "validation_loss")),
+    BatchEnded: ("batch", ("return_mean", "foresight", "regret", "evidence")),
+    StepEnded: ("step", ("validation_loss", "episodes", "seconds_collecting", "seconds_fitting")),
+}
 
 
 class TensorBoard:
@@ -24,19 +30,13 @@ class TensorBoard:
 
     def __call__(self, event: Event) -> None:
         """Write one event; epochs are counted through all steps of a seed."""
-        name = f"seed-{event.seed}"
         if isinstance(event, EpochEnded):
-            count = self._epochs[event.seed] = self._epochs.get(event.seed, -1) + 1
-            self._writer.add_scalar(f"{name}/epoch/training_loss", event.training_loss, count)
-            self._writer.add_scalar(f"{name}/epoch/validation_loss", event.validation_loss, count)
-            return
-        if isinstance(event, BatchEnded):
-            for field in ("return_mean", "foresight", "regret", "evidence"):
-                value = getattr(event, field)
-                self._writer.add_scalar(f"{name}/batch/{field}", value, event.episodes)
-            return
-        for field in ("validation_loss", "episodes", "seconds_collecting", "seconds_fitting"):
-            self._writer.add_scalar(f"{name}/step/{field}", getattr(event, field), event.step)
+            when = self._epochs[event.seed] = self._epochs.get(event.seed, -1) + 1
+        else:
+            when = event.episodes if isinstance(event, BatchEnded) else event.step
+        kind, fields = _SCALARS[type(event)]
+        for name in fields:
+            self._writer.add_scalar(f"seed-{event.seed}/{kind}/{name}", getattr(event, name), when)
 
     def close(self) -> None:
         """Flush to disk; nothing can be written afterwards."""

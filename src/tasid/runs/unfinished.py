@@ -110,6 +110,12 @@ class Commission:
             return True
         if self.overwrite and not self.resume:
             return False
+        if changed := changed_code(before, asked):
+            raise FileExistsError(
+                f"{self.folder}: an unfinished run of other code is here ({changed} changed "
+                "since): what it has on record was played by an environment that is no more; pass "
+                "--overwrite to begin anew"
+            )
         raise FileExistsError(
             f"{self.folder}: an unfinished run of another order is here "
             f"({_difference(before, asked)}); repeat that order, pass --overwrite to drop it, or "
@@ -175,6 +181,17 @@ def _free(folder: Path, overwrite: bool) -> bool:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return True
     return overwrite and (folder / ASKED).exists()
+
+
+def changed_code(before: bytes, asked: bytes) -> str | None:
+    """The modules that changed, if the two orders have all but the user's code in common."""
+    try:
+        old, new = dict(json.loads(before)), dict(json.loads(asked))
+        codes = dict(old.pop("code", {})), dict(new.pop("code", {}))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    names = sorted({name for name, _ in codes[0].items() ^ codes[1].items()})
+    return ", ".join(names) if old == new and names else None
 
 
 def _difference(before: bytes, asked: bytes) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tasid.learning.belief.findings import Findings
 from tasid.learning.belief.method import BatchEnded, Learnt
 from tasid.maps import AbstractSimulator, return_range
@@ -13,12 +16,16 @@ _SURE = 1e-3
 _SLIPS = "outcomes differ from the intended ones"
 _UNCLEAR = 0.05
 """The share of the range of returns lost to not knowing where one is, above which it is said."""
+_OTHER = 0.1
+"""The share of the range of the map's rewards that one of the target's may differ by: it may be an
+average, or noisy, or worth a little less with every step."""
 _UNFORESEEN = -2.0
 """Nats of foresight below which rewards and ends came as a surprise."""
 
 
 def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> Iterator[str]:
     """One sentence each; too few episodes are never called a wrong map."""
+    yield from reward_warnings(learnt.recorded.rewards, sim)
     if len(learnt.batches) < 2:
         number = learnt.recorded.number
         yield (
@@ -38,6 +45,23 @@ def belief_warnings(learnt: Learnt, found: Findings, sim: AbstractSimulator) -> 
         yield (
             f"rewards and ends often came as a surprise ({-last.foresight:.1f} nats an episode): "
             "too few episodes, or the target pays and ends unlike the map"
+        )
+
+
+def reward_warnings(rewards: NDArray[np.floating], sim: AbstractSimulator) -> Iterator[str]:
+    """Did the target pay what no action pays anywhere on the map?"""
+    known = np.unique(np.append(sim.reward, 0.0))
+    paid, times = np.unique(rewards.astype(np.float64), return_counts=True)
+    place = np.searchsorted(known, paid)
+    nearest = [known[np.clip(place - back, 0, known.size - 1)] for back in (0, 1)]
+    unknown = np.min([np.abs(paid - one) for one in nearest], axis=0)
+    strange = unknown > _OTHER * max(np.ptp(known), 1e-9)
+    if strange.any():
+        often = paid[strange][times[strange].argmax()]
+        yield (
+            f"the target paid what the map does not know, {often:g} most often, in "
+            f"{times[strange].sum() / times.sum():.2%} of the steps: the plan weighs other rewards "
+            "than there are; correct the map's, `tasid check` says where they differ"
         )
 
 

@@ -20,7 +20,7 @@ from tasid.policies.evaluate import check_fit
 from tasid.targets import BlockMDP, Latent, Target
 from tasid.targets.rollout import stepper
 from tasid.targets.streams import EVALUATION
-from tasid.targets.target import episode_keys, for_horizon, seed_key
+from tasid.targets.target import episode_keys, for_horizon, refuse_failures, seed_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,8 @@ class Episode:
     """One for each step; None of a policy that keeps a single state in mind."""
     carried_after: int | None = None
     """After so many steps somebody carried the agent elsewhere."""
+    ended: int | None = None
+    """After so many steps the target ended the episode; None if it did not, or does not tell."""
 
     @property
     def total(self) -> float:
@@ -80,9 +82,11 @@ class Episode:
     def steps(self) -> int:
         """Steps until nothing could happen any more; at least 1.
 
-        That is when every action leaves the true state as it is and earns nothing; where the truth
-        is unknown, the believed state has to do.
+        That is when the target said so; or when every action leaves the true state as it is and
+        earns nothing, and where the truth is unknown, the believed state has to do.
         """
+        if self.ended is not None:
+            return self.ended
         sim = self.policy.simulator
         places = self.states if self.truth is None else self.truth
         going = [
@@ -131,6 +135,8 @@ def watch_episode(
         policy.agent() if isinstance(policy, BeliefPolicy) else policy.agent(slot=episode % WIDTH)
     )
     state, seen = target.reset(keys)
+    refuse_failures(target, state)
+    ended: int | None = None
     advance = stepper(target)
     rows, beliefs = [], []
     for h in range(target.horizon):
@@ -141,6 +147,9 @@ def watch_episode(
         truth = int(Latent.states(state)[slot]) if isinstance(env, BlockMDP) else -1
         actions = jnp.full(len(numbers), action, jnp.int32)
         state, seen, rewards = advance(target, state, actions, jnp.int32(h), keys)
+        refuse_failures(target, state)
+        if ended is None and target.ends_early and bool(target.finished(state)[slot]):
+            ended = h + 1
         if isinstance(env, BlockMDP) and h + 1 == carried_after:
             state, seen = env.target.put(_elsewhere(policy, seed, episode), keys)
         reward = float(rewards[slot])
@@ -157,13 +166,14 @@ def watch_episode(
         truth=np.array(truths, dtype=np.int64) if isinstance(env, BlockMDP) else None,
         beliefs=tuple(beliefs) if beliefs else None,
         carried_after=carried_after,
+        ended=ended,
     )
 
 
 def _elsewhere(policy: BeliefPolicy | Policy, seed: int, episode: int) -> int:
-    """A state on the way of the plan, drawn by seed and episode; not where it ends."""
+    """A state on the plan's way from the first start, by seed and episode; not where it ends."""
     sim = policy.simulator
     index = {label: number for number, label in enumerate(sim.states)}
-    way = [index[step.state] for step in policy.plan.route()]
+    way = [index[step.state] for step in policy.plan.route(int(sim.starts[0]))]
     going = [s for s in way if (sim.successor_at(0)[s] != s).any()]
     return int(np.random.default_rng((seed, episode)).choice(going))

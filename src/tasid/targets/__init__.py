@@ -7,15 +7,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tasid.targets.block import BlockMDP, BlockTarget
-    from tasid.targets.latent import Latent
+    from tasid.targets.block import BlockMDP, BlockTarget, Latent
     from tasid.targets.registry import make
     from tasid.targets.target import Target
 
 _HOME = {
     "BlockMDP": "tasid.targets.block",
     "BlockTarget": "tasid.targets.block",
-    "Latent": "tasid.targets.latent",
+    "Latent": "tasid.targets.block",
     "make": "tasid.targets.registry",
     "Target": "tasid.targets.target",
 }

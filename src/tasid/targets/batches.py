@@ -82,7 +82,6 @@ class Seats(Target):
         self.ends_early = target.ends_early
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
-        """Start the real rows' episodes."""
         self._keys = keys[self._rows]
         self._state, observations = self._target.reset(self._keys)
         return self._state, self._spread(observations)
@@ -90,7 +89,6 @@ class Seats(Target):
     def step(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
-        """Act in the real rows."""
         chosen = np.asarray(actions)[self._rows]
         self._state, observations, rewards = self._target.step(state, chosen, h, self._keys)
         return self._state, self._spread(observations), self._spread(rewards)
@@ -169,10 +167,7 @@ def here(target: Target, run: Rollout, *, rows: Iterable[int], width: int) -> An
 
 
 class _Asked(Exception):
-    """What a run would have begun with."""
-
-    def __init__(self, keys: jax.Array) -> None:
-        self.keys = keys
+    """What a run would have begun with: its keys."""
 
 
 class _Probe(Seats):
@@ -187,5 +182,5 @@ def keys_of(target: Target, run: Rollout, width: int) -> jax.Array:
     try:
         run(_Probe(target, [], width))
     except _Asked as asked:
-        return asked.keys
+        return asked.args[0]
     raise RuntimeError("a run that begins no episodes has no keys")

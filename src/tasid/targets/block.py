@@ -7,42 +7,21 @@ the latent side, which is for evaluation only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from tasid.maps import AbstractSimulator, PerturbedMDP
-from tasid.targets.latent import Latent, Worlds
+from tasid.maps import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
 from tasid.targets.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE, SIGHT, START
 from tasid.targets.target import State, Target, stream
 
-
-class StateEmission(Protocol):
-    """q(x | s), written for one state and one key; a pytree.
-
-    In a target with circumstances it is called with those of the episode as a third argument.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-
-    def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
-        """Draw x ~ q(· | state)."""
-
-
-class Circumstances(Protocol):
-    """What stays the same throughout an episode and differs between episodes; a pytree."""
-
-    def draw(self, key: jax.Array) -> Any:
-        """The circumstances of one episode, from its own key."""
-
-    def hinder(self, episode: Any, key: jax.Array, state: jax.Array, action: jax.Array) -> Any:
-        """What happens in them instead of an action that would have happened."""
+Worlds = tuple[tuple[float, PerturbedMDP], ...]
+"""Latent MDPs and how likely an episode is in each of them."""
 
 
 @jax.tree_util.register_dataclass
@@ -60,19 +39,21 @@ class BlockTarget(Target):
     start_outcome: jax.Array
     """Possible start states [N], and their probabilities summed up."""
     emission: Any
+    """q(x | s), a pytree with the `shape` of an observation: draws x from a key, a state and, in a
+    target with circumstances, those of the episode."""
     horizon: int = field(metadata={"static": True})
     circumstances: Any = None
+    """What stays the same throughout an episode and differs between episodes, a pytree: `draw(key)`
+    gives those of one episode, `hinder(them, key, state, action)` what happens in them instead."""
 
     traceable = True
 
     @property
     def num_actions(self) -> int:
-        """|A|."""
         return int(self.successor.shape[-1])
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
         return self.emission.shape
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
@@ -120,6 +101,33 @@ def _invert(cumulative: jax.Array, drawn: jax.Array) -> jax.Array:
     return jnp.minimum((drawn >= cumulative).sum(axis=-1), cumulative.shape[-1] - 1)
 
 
+@dataclass(frozen=True)
+class Latent:
+    """The far side of the wall: for evaluation and diagnosis, never for a learner."""
+
+    world: PerturbedMDP
+    """The only one, or that of an episode whose circumstances hinder nobody."""
+    _worlds: Callable[[], Worlds] | None = None
+
+    @property
+    def worlds(self) -> Worlds:
+        """All of them, by the circumstances of an episode."""
+        return ((1.0, self.world),) if self._worlds is None else self._worlds()
+
+    def robust_value(self, plan: RobustPlan) -> float:
+        """What the plan earns here with latent access, exactly."""
+        return sum(chance * policy_value(world, plan) for chance, world in self.worlds)
+
+    def blind_value(self) -> float:
+        """What the best constant action or the open-loop nominal plan earns here, exactly."""
+        return blind_value(self.worlds)
+
+    @staticmethod
+    def states(state: State) -> jax.Array:
+        """The latent states [W] inside a block target's opaque state."""
+        return state
+
+
 @dataclass(frozen=True, eq=False)
 class BlockMDP(Target):
     """An environment of ours: the map a user would have, the oracle, and its hidden side.
@@ -139,32 +147,26 @@ class BlockMDP(Target):
 
     @property
     def num_actions(self) -> int:
-        """|A|."""
         return self.target.num_actions
 
     @property
     def horizon(self) -> int:
-        """H."""
         return self.target.horizon
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
         return self.target.observation_shape
 
     @property
     def environment(self) -> Mapping[str, Any]:
-        """Its name and its options."""
         return {"name": self.name, "options": dict(self.options)}
 
     def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
-        """As the oracle does."""
         return self.target.reset(keys)
 
     def step(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
-        """As the oracle does."""
         return self.target.step(state, actions, h, keys)
 
     @property
@@ -196,7 +198,7 @@ def block_mdp(
     emission: Any,
     *,
     map_given: AbstractSimulator | None = None,
-    circumstances: Circumstances | None = None,
+    circumstances: Any = None,
     worlds: Callable[[], Worlds] | None = None,
 ) -> BlockMDP:
     """A block MDP from its latent world and its emission.
@@ -217,3 +219,33 @@ def block_mdp(
     )
     known = sim if map_given is None else map_given
     return BlockMDP(name, dict(options), known, target, world, worlds)
+
+
+def plain_options(builder: Callable[..., BlockMDP], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the builder of an environment was given, as JSON has it, by the types that it names."""
+    hints = get_type_hints(builder)
+    return {name: _plain(value, hints[name]) for name, value in given.items()}
+
+
+def _plain(value: Any, hint: Any = None) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    for kind in (bool, float):
+        if kind in (hint, *get_args(hint)) and isinstance(value, int | float):
+            return kind(value)
+    return value
+
+
+def looks_of(observations: Iterable[ArrayLike]) -> NDArray[np.int32]:
+    """Numbers 0, 1, … of what each state looks like, [S], from its noiseless observation.
+
+    States with exactly equal observations get the same number; numbers follow first appearance.
+    """
+    first: dict[tuple[tuple[int, ...], bytes], int] = {}
+    looks = []
+    for observation in observations:
+        array = np.ascontiguousarray(observation)
+        looks.append(first.setdefault((array.shape, array.tobytes()), len(first)))
+    return np.array(looks, dtype=np.int32)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import numpy as np
 
 from tasid.maps.size import check_seed, is_whole
-from tasid.maps.sources.gym_id import GYM
+from tasid.maps.sources.by_name import GYM
 from tasid.targets.block import BlockMDP
 from tasid.targets.worlds import combination_lock, lava_crossing
 from tasid.targets.worlds.building import world as building
@@ -17,13 +17,14 @@ from tasid.targets.worlds.building import world as building
 if TYPE_CHECKING:
     from tasid.targets.gym.target import GymTarget
 
-_KINDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    type(None): "nothing",
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", is_whole),
+    float: ("a number", lambda value: is_whole(value) or isinstance(value, (float, np.floating))),
+    bool: ("true or false", lambda value: isinstance(value, int | np.integer) and value in (0, 1)),
+    str: ("a text", lambda value: isinstance(value, str)),
+    type(None): ("nothing", lambda value: value is None),
 }
+"""What a builder's option may be, in words, and whether a value is that."""
 
 ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
     combination_lock.NAME: combination_lock.combination_lock,
@@ -57,16 +58,8 @@ def _check_kind(option: str, value: Any, hint: Any) -> None:
     kinds = get_args(hint) or (hint,)
     if any(kind not in _KINDS for kind in kinds):
         return  # the builder's own to check
-    number = is_whole(value)
-    fits = {
-        int: number,
-        float: number or isinstance(value, (float, np.floating)),
-        bool: isinstance(value, bool) or (number and value in (0, 1)),
-        str: isinstance(value, str),
-        type(None): value is None,
-    }
-    if not any(fits[kind] for kind in kinds):
-        wanted = " or ".join(_KINDS[kind] for kind in kinds if kind is not type(None))
+    if not any(_KINDS[kind][1](value) for kind in kinds):
+        wanted = " or ".join(_KINDS[kind][0] for kind in kinds if kind is not type(None))
         raise ValueError(f"{option}: {value!r:.80} is not {wanted}")
     if option == "seed":
         check_seed(value)

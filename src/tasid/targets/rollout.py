@@ -43,45 +43,40 @@ class Moment(NamedTuple):
 def begin(target: Target, actor: Actor, keys: jax.Array) -> Moment:
     """Start an episode per key."""
     state, observations = target.reset(keys)
-    start = _start if target.traceable else _start_compiled
-    return Moment(state, observations, start(actor, observations), jnp.zeros(keys.shape[0]))
+    carry = actor.start(observations) if target.traceable else _start(actor, observations)
+    return Moment(state, observations, carry, jnp.zeros(keys.shape[0]))
 
 
 def advance(
     target: Target, actor: Actor, moment: Moment, h: jax.Array, keys: jax.Array
 ) -> tuple[Moment, jax.Array]:
     """One step of every episode; also gives the actions taken."""
-    act = _act if target.traceable else _act_compiled
-    carry, actions = act(actor, moment.carry, moment.observations, h)
+    seen = moment.carry, moment.observations, h
+    carry, actions = actor.act(*seen) if target.traceable else _act(actor, *seen)
     state, observations, rewards = target.step(moment.state, actions, h, keys)
     if not target.traceable:
         refuse_failures(target, state)
     return Moment(state, observations, carry, moment.returns + rewards), actions
 
 
+@jax.jit
 def _start(actor: Actor, observations: jax.Array) -> Carry:
     return actor.start(observations)
 
 
-def _act(
-    actor: Actor, carry: Carry, observations: jax.Array, h: jax.Array
-) -> tuple[Carry, jax.Array]:
-    return actor.act(carry, observations, h)
+@jax.jit
+def _act(actor: Actor, *seen: Any) -> tuple[Carry, jax.Array]:
+    return actor.act(*seen)
 
 
-_start_compiled, _act_compiled = jax.jit(_start), jax.jit(_act)
-
-
-def stepper(target: Target) -> Callable[..., tuple[State, jax.Array, jax.Array]]:
-    """`target.step` as a function of the target too, compiled where that can be: no actor."""
-    return _step_compiled if target.traceable else _step
-
-
+@jax.jit
 def _step(target: Target, *given: Any) -> tuple[State, jax.Array, jax.Array]:
     return target.step(*given)
 
 
-_step_compiled = jax.jit(_step)
+def stepper(target: Target) -> Callable[..., tuple[State, jax.Array, jax.Array]]:
+    """`target.step` as a function of the target too, compiled where that can be: no actor."""
+    return _step if target.traceable else lambda target, *given: target.step(*given)
 
 
 def roll(target: Target, actor: Actor, keys: jax.Array, *, steps: Any) -> Moment:

@@ -17,7 +17,7 @@ from tasid.maps import AbstractSimulator
 from tasid.maps.size import check_seed
 
 if TYPE_CHECKING:
-    from tasid.targets.latent import Latent
+    from tasid.targets.block import Latent
 
 State = Any
 """Whatever a target needs to go on with its episodes; never looked into by a learner."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from statistics import median
 from typing import Any, get_args
@@ -21,11 +21,9 @@ from tasid.theory import (
     StartReading,
     StartSetting,
     decoding_budget,
-    outcome_budget,
-    outcome_factor,
     start_budget,
 )
-from tasid.theory.decoding import resolved_union
+from tasid.theory.setting import as_float
 
 PAPER_SEEDS: dict[int, tuple[float, ...]] = {
     5: (10_000, 9_000, 12_000, 10_000, 11_000),
@@ -47,18 +45,7 @@ _HIDDEN = (56, 56)
 _BITS = 32
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What to compute the counts for."""
-
-    setting: Setting
-    epsilon: float
-    exploration: Exploration | None
-    """None where there is no choice of outcomes."""
-    start: StartSetting | None = None
-
-
-def question(
+def budget_table(
     *,
     horizon: int,
     actions: int,
@@ -73,8 +60,11 @@ def question(
     min_probability: float | None = None,
     margin: float | None = None,
     complexity: float | None = None,
-) -> Question:
-    """The question, with the lock's k and ln|F|, w = ½ and equal starts where nothing was said."""
+) -> dict[str, Any]:
+    """All counts, ready for JSON; `n_decode` and `n_total` are Algorithm 2's as printed.
+
+    The lock's k and ln|F|, w = ½ and equal starts stand in where nothing was said.
+    """
     size = lock_class_size(horizon, actions) if log_class_size is None else log_class_size
     setting = Setting(
         horizon=horizon,
@@ -84,34 +74,55 @@ def question(
         delta=delta,
         return_range=return_range,
     )
-    exploration = None
+    explored = None
     if outcomes is not None or actions > 1:
-        exploration = Exploration(
+        explored = Exploration(
             outcomes=min(LOCK_OUTCOMES, actions) if outcomes is None else outcomes,
             weight=ROLL_INS if weight is None else weight,
         )
-    start = None
+    start = _several(setting, starts, min_probability, margin, complexity)
+    printed = decoding_budget(setting, epsilon=epsilon)
+    return {
+        "horizon": horizon,
+        "actions": actions,
+        "eta": eta,
+        "epsilon": epsilon,
+        "delta": delta,
+        "log_class_size": size,
+        "return_range": float(setting.range),
+        "n_decode": printed.n_decode,
+        "n_total": printed.n_total,
+        "readings": list(_readings(setting, epsilon)),
+        "outcome": [] if explored is None else list(_outcomes(setting, epsilon, explored)),
+        "starts": [] if start is None else list(_starts(start, epsilon)),
+        "practice": practice(setting),
+    }
+
+
+def _several(
+    setting: Setting,
+    starts: int | None,
+    min_probability: float | None,
+    margin: float | None,
+    complexity: float | None,
+) -> StartSetting | None:
     if starts is None:
-        for name, given in (
-            ("min_probability", min_probability),
-            ("margin", margin),
-            ("complexity", complexity),
-        ):
-            if given is not None:
-                raise ValueError(f"{name}: {given} says nothing without the number of starts")
-    elif starts < 2:
+        given = {"min_probability": min_probability, "margin": margin, "complexity": complexity}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name}: {value} says nothing without the number of starts")
+        return None
+    if starts < 2:
         raise ValueError(f"starts: {starts} is below 2; leave it out where there is one start")
-    elif margin is None or complexity is None:
+    if margin is None or complexity is None:
         raise ValueError(f"starts: {starts} start states need a margin and a complexity, too")
-    else:
-        start = StartSetting(
-            setting=setting,
-            starts=starts,
-            min_probability=1 / max(starts, 1) if min_probability is None else min_probability,
-            margin=margin,
-            complexity=complexity,
-        )
-    return Question(setting=setting, epsilon=epsilon, exploration=exploration, start=start)
+    return StartSetting(
+        setting=setting,
+        starts=starts,
+        min_probability=1 / starts if min_probability is None else min_probability,
+        margin=margin,
+        complexity=complexity,
+    )
 
 
 def lock_class_size(horizon: int, actions: int) -> float:
@@ -120,23 +131,6 @@ def lock_class_size(horizon: int, actions: int) -> float:
     sizes = (inputs, *_HIDDEN, actions)
     parameters = sum((a + 1) * b for a, b in pairwise(sizes))
     return parameters * _BITS * math.log(2)
-
-
-def budget_table(question: Question) -> dict[str, Any]:
-    """All counts, ready for JSON; `n_decode` and `n_total` are Algorithm 2's as printed."""
-    setting = question.setting
-    printed = decoding_budget(setting, epsilon=question.epsilon)
-    return {
-        **_parts(setting, "horizon", "actions", "eta"),
-        "epsilon": question.epsilon,
-        **_parts(setting, "delta", "log_class_size"),
-        "return_range": float(setting.range),
-        **_parts(printed, "n_decode", "n_total"),
-        "readings": list(_readings(question)),
-        "outcome": list(_outcomes(question)),
-        "starts": list(_starts(question)),
-        "practice": practice(setting),
-    }
 
 
 def practice(setting: Setting) -> dict[str, Any]:
@@ -169,40 +163,35 @@ def practice(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _readings(question: Question) -> Iterator[dict[str, Any]]:
-    setting, epsilon = question.setting, question.epsilon
+def _readings(setting: Setting, epsilon: float) -> Iterator[dict[str, Any]]:
     for reading in get_args(Reading):
         for union in (False, True):
             found = decoding_budget(setting, epsilon=epsilon, reading=reading, union=union)
-            stated = union == resolved_union(reading, None)
-            counts = _parts(found, "n_decode", "n_total", "n_paper")
-            yield {"reading": reading, "union": union, "stated": stated, **counts}
+            stated = union == (reading == "coupling")
+            yield {"reading": reading, "union": union, "stated": stated, **asdict(found)}
 
 
-def _outcomes(question: Question) -> Iterator[dict[str, Any]]:
-    setting, explored = question.setting, question.exploration
-    if explored is None:
-        return
+def _outcomes(setting: Setting, epsilon: float, explored: Exploration) -> Iterator[dict[str, Any]]:
+    factor = explored.factor(setting.eta)
     for union in (False, True):
-        found = outcome_budget(setting, explored, epsilon=question.epsilon, union=union)
+        found = decoding_budget(
+            setting, epsilon=epsilon, reading="coupling", union=union, exploration=explored
+        )
         yield {
-            **_parts(explored, "outcomes", "weight"),
-            "factor": outcome_factor(explored, eta=setting.eta),
-            **_parts(found, "union", "n_decode", "n_total", "ratio"),
+            **asdict(explored),
+            "factor": as_float(factor),
+            "union": union,
+            "n_decode": found.n_decode,
+            "n_total": found.n_total,
+            "ratio": as_float(factor / setting.actions**3),
         }
 
 
-def _starts(question: Question) -> Iterator[dict[str, Any]]:
-    if question.start is None:
-        return
-    counts = ("n_learn", "n_test", "n_cluster", "n_total")
+def _starts(start: StartSetting, epsilon: float) -> Iterator[dict[str, Any]]:
+    promised = {"suboptimality": 4 * epsilon, "failure": 3 * start.setting.delta}
     for reading in get_args(StartReading):
-        found = start_budget(question.start, epsilon=question.epsilon, reading=reading)
-        yield _parts(found, "reading", *counts, "suboptimality", "failure")
-
-
-def _parts(found: Any, *names: str) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in names}
+        found = start_budget(start, epsilon=epsilon, reading=reading)
+        yield {"reading": reading, **asdict(found), **promised}
 
 
 def _finite(count: float) -> int | None:

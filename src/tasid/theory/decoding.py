@@ -23,6 +23,8 @@ paper leaves that out; each reading's own default can be overridden.
 
 The paper's n is H·n_D (`n_paper`). Algorithm 2 executes (H−1)·n_D (`n_total`), because step H
 needs no model.
+
+With an `Exploration`, c of `outcomes` stands in place of |A|³.
 """
 
 from __future__ import annotations
@@ -31,19 +33,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
+from tasid.theory.outcomes import Exploration
 from tasid.theory.setting import Setting, as_float, ceiling, count, real
 
 Reading = Literal["algorithm", "appendix", "coupling"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Budget:
-    """Episodes that suffice for Theorem 2, with everything they were computed from."""
+    """Episodes that suffice for Theorem 2."""
 
-    setting: Setting
-    epsilon: float
-    reading: Reading
-    union: bool
     n_decode: int
     """n_D: episodes for the inverse model of one step."""
     n_total: int
@@ -58,34 +57,35 @@ def decoding_budget(
     epsilon: float,
     reading: Reading = "algorithm",
     union: bool | None = None,
+    exploration: Exploration | None = None,
 ) -> Budget:
     """Episodes after which the policy is within ε of the robust one with probability ≥ 1−δ.
 
     n_D = ⌈8 G·K |A|³ L / (ε (1−2η)²)⌉, K and L by `reading`. Algorithm 2 (line 2) and Theorem 2.
     """
     accuracy = real("epsilon", epsilon, "(0, inf)")
-    shared = resolved_union(reading, union)
-    n_decode = ceiling(decoding_loss_times_n(setting, reading, shared) / accuracy)
-    return Budget(
-        setting=setting,
-        epsilon=epsilon,
-        reading=reading,
-        union=shared,
-        n_decode=n_decode,
-        n_total=(setting.horizon - 1) * n_decode,
-        n_paper=setting.horizon * n_decode,
-    )
+    n = ceiling(loss_times_n(setting, reading, union, exploration) / accuracy)
+    return Budget(n, (setting.horizon - 1) * n, setting.horizon * n)
 
 
-def guaranteed_epsilon(
-    setting: Setting, *, n_decode: int, reading: Reading = "algorithm", union: bool | None = None
+def value_loss_bound(
+    setting: Setting,
+    *,
+    n_decode: int,
+    reading: Reading = "algorithm",
+    union: bool | None = None,
+    exploration: Exploration | None = None,
+    start_error: float = 0.0,
 ) -> float:
-    """The ε that n_D episodes per step guarantee; the inverse of `decoding_budget`.
+    """Bound on what the learned policy loses against the robust one; ε of n_D when ε₀ = 0.
 
-    ε = 8 G·K |A|³ L / (n_D (1−2η)²). Theorem 2, solved for ε.
+    V^{ρ∘φ*} − V^π ≤ 8 G·K |A|³ L / (n_D (1−2η)²) + G ε₀. Theorem 2, solved for ε, in the stronger
+    form of appendix B, where G = H. The term G ε₀ is right (a wrong start costs one episode, G),
+    though it does not follow from the h-step lemma with its correct h ε₀, which would give G·H ε₀.
     """
-    n = count("n_decode", n_decode)
-    return as_float(decoding_loss_times_n(setting, reading, resolved_union(reading, union)) / n)
+    loss = loss_times_n(setting, reading, union, exploration)
+    wrong_start = real("start_error", start_error, "[0, 1]")
+    return as_float(loss / count("n_decode", n_decode) + setting.range * wrong_start)
 
 
 def action_gap(setting: Setting) -> float:
@@ -96,15 +96,21 @@ def action_gap(setting: Setting) -> float:
     return as_float((1 - 2 * Fraction(setting.eta)) / setting.actions)
 
 
-def one_step_error_bound(setting: Setting, *, n_decode: int, union: bool = False) -> float:
+def one_step_error_bound(
+    setting: Setting,
+    *,
+    n_decode: int,
+    union: bool = False,
+    exploration: Exploration | None = None,
+) -> float:
     """Bound on the probability that α_h errs at one step under the policy's own actions.
 
     P(α_h wrong) ≤ 8 |A|³ L / (n_D (1−2η)²). Appendix B, one-step lemma: |A|² from the gap, |A|
     from the change of uniform to own actions. The lemma's statement prints 8h|A|³; its proof has
-    no h, and the lemma that uses it would come out larger by h if there were one. May exceed 1;
-    then it says nothing.
+    no h, and the lemma that uses it would come out larger by h if there were one. With outcomes it
+    is P(ŝ right, α_h wrong). May exceed 1; then it says nothing.
     """
-    return as_float(_error_times_n(setting, union) / count("n_decode", n_decode))
+    return as_float(_error_times_n(setting, union, exploration) / count("n_decode", n_decode))
 
 
 def wrong_actions_bound(
@@ -119,11 +125,12 @@ def wrong_actions_bound(
 
     E Σ_{k≤h} 1[a_k ≠ ρ_k(s_k)] ≤ h² · 8|A|³L/(n_D(1−2η)²) + h ε₀. Appendix B, h-step lemma, which
     prints +ε₀: but an episode with the wrong start may be wrong at all h actions. h = H if `steps`
-    is None.
+    is None. It is h times `any_error_bound`: an error is charged to every action.
     """
-    n, h = count("n_decode", n_decode), _checked_steps(setting, steps)
-    wrong_start = real("start_error", start_error, "[0, 1]")
-    return as_float(h * h * _error_times_n(setting, union) / n + h * wrong_start)
+    h = setting.horizon if steps is None else steps
+    return h * any_error_bound(
+        setting, n_decode=n_decode, steps=steps, start_error=start_error, union=union
+    )
 
 
 def any_error_bound(
@@ -140,51 +147,34 @@ def any_error_bound(
     the step of the first error, which is what the coupling argument charges G for. h = H if
     `steps` is None.
     """
-    n, h = count("n_decode", n_decode), _checked_steps(setting, steps)
-    wrong_start = real("start_error", start_error, "[0, 1]")
-    return as_float(h * _error_times_n(setting, union) / n + wrong_start)
-
-
-def value_loss_bound(
-    setting: Setting,
-    *,
-    n_decode: int,
-    reading: Reading = "algorithm",
-    union: bool | None = None,
-    start_error: float = 0.0,
-) -> float:
-    """Bound on what the learned policy loses against the robust one.
-
-    V^{ρ∘φ*} − V^π ≤ 8 G·K |A|³ L / (n_D (1−2η)²) + G ε₀. Appendix B, the stronger form of
-    Theorem 2, where G = H. The term G ε₀ is right (a wrong start costs one episode, G), though it
-    does not follow from the h-step lemma with its correct h ε₀, which would give G·H ε₀.
-    """
-    loss = decoding_loss_times_n(setting, reading, resolved_union(reading, union))
-    wrong_start = real("start_error", start_error, "[0, 1]")
-    return as_float(loss / count("n_decode", n_decode) + setting.range * wrong_start)
-
-
-def resolved_union(reading: Reading, union: bool | None) -> bool:
-    """Whether δ is shared among the steps: as asked, else as the reading has it."""
-    if reading not in get_args(Reading):
-        raise ValueError(f"reading: {reading!r} is unknown; give one of {get_args(Reading)}")
-    return reading == "coupling" if union is None else union
-
-
-def _error_times_n(setting: Setting, union: bool) -> Fraction:
-    """The one-step bound times n_D: 8|A|³L/(1−2η)²."""
-    lead = 1 - 2 * Fraction(setting.eta)
-    return 8 * setting.actions**3 * setting.log_term(union=union) / lead**2
-
-
-def decoding_loss_times_n(setting: Setting, reading: Reading, union: bool) -> Fraction:
-    """The loss bound times n_D: G·K times the one-step bound's."""
-    steps = setting.horizon**2 if reading == "appendix" else setting.horizon
-    return setting.range * steps * _error_times_n(setting, union)
-
-
-def _checked_steps(setting: Setting, steps: int | None) -> int:
     h = setting.horizon if steps is None else count("steps", steps)
     if h > setting.horizon:
         raise ValueError(f"steps: {h} is more than the horizon; give at most {setting.horizon}")
-    return h
+    wrong_start = real("start_error", start_error, "[0, 1]")
+    errors = h * _error_times_n(setting, union, None)
+    return as_float(errors / count("n_decode", n_decode) + wrong_start)
+
+
+def loss_times_n(
+    setting: Setting,
+    reading: Reading,
+    union: bool | None,
+    exploration: Exploration | None = None,
+) -> Fraction:
+    """The loss bound times n_D: G·K times the one-step bound's."""
+    if reading not in get_args(Reading):
+        raise ValueError(f"reading: {reading!r} is unknown; give one of {get_args(Reading)}")
+    shared = reading == "coupling" if union is None else union
+    steps = setting.horizon**2 if reading == "appendix" else setting.horizon
+    return setting.range * steps * _error_times_n(setting, shared, exploration)
+
+
+def _error_times_n(setting: Setting, union: bool, explored: Exploration | None) -> Fraction:
+    """The one-step bound times n_D: 8|A|³L/(1−2η)², with c in place of |A|³ for outcomes."""
+    if explored is not None and explored.outcomes > setting.actions:
+        raise ValueError(
+            f"outcomes: {explored.outcomes} is more than the number of actions; "
+            f"give at most {setting.actions}"
+        )
+    factor = setting.actions**3 if explored is None else explored.factor(setting.eta)
+    return 8 * factor * setting.log_term(union=union) / (1 - 2 * Fraction(setting.eta)) ** 2

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
-from tasid.theory.decoding import Reading, decoding_loss_times_n, resolved_union
+from tasid.theory.decoding import loss_times_n
 from tasid.theory.setting import Setting, as_float, ceiling, count, real
 
 StartReading = Literal["printed", "corrected", "direct"]
@@ -64,15 +64,10 @@ class StartSetting:
         real("complexity", self.complexity, "(0, inf)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StartBudget:
-    """Episodes that may be spent before every start is handled, and what is then promised."""
+    """Episodes that may be spent before every start is handled."""
 
-    start: StartSetting
-    epsilon: float
-    reading: StartReading
-    decoding: Reading
-    union: bool
     n_learn: int
     """n_l: episodes of Algorithm 2 for one cluster and one hypothesis."""
     n_test: int
@@ -81,47 +76,24 @@ class StartBudget:
     """n₀: real-or-imposter transitions; an imposter takes the episodes of two."""
     n_total: int
     """N²(n_l + n_t) + n₀."""
-    suboptimality: float
-    """4ε."""
-    failure: float
-    """3δ."""
 
 
 def start_budget(
-    start: StartSetting,
-    *,
-    epsilon: float,
-    reading: StartReading = "corrected",
-    decoding: Reading = "appendix",
-    union: bool | None = None,
+    start: StartSetting, *, epsilon: float, reading: StartReading = "corrected"
 ) -> StartBudget:
     """All counts of Algorithms 3 and 4 and the theorem that closes appendix C.
 
-    n_l = ⌈H·n_D(ε, δ/N²)⌉, printed 8H⁴|A|³ln(N²|F|/δ)/(ε(1−2η)²) (`decoding="appendix"`);
+    n_l = ⌈H·n_D(ε, δ/N²)⌉, printed 8H⁴|A|³ln(N²|F|/δ)/(ε(1−2η)²), n_D as in appendix B;
     n_t = ⌈G² ln(N²/δ)/(2ε²)⌉, printed with ln(N/δ); n₀ as in `cluster_samples`.
     """
     accuracy = real("epsilon", epsilon, "(0, inf)")
-    _check(reading)
-    shared = resolved_union(decoding, union)
+    n_cluster = cluster_samples(start, epsilon=epsilon, reading=reading)
     setting, n = start.setting, start.starts
     each = replace(setting, log_class_size=setting.log_class_size + 2 * math.log(n))
-    learn = setting.horizon * decoding_loss_times_n(each, decoding, shared) / accuracy
+    n_learn = ceiling(setting.horizon * loss_times_n(each, "appendix", None) / accuracy)
     log = Fraction(math.log(n if reading == "printed" else n**2) - math.log(setting.delta))
-    n_learn, n_test = ceiling(learn), ceiling(setting.range**2 * log / (2 * accuracy**2))
-    n_cluster = cluster_samples(start, epsilon=epsilon, reading=reading)
-    return StartBudget(
-        start=start,
-        epsilon=epsilon,
-        reading=reading,
-        decoding=decoding,
-        union=shared,
-        n_learn=n_learn,
-        n_test=n_test,
-        n_cluster=n_cluster,
-        n_total=n**2 * (n_learn + n_test) + n_cluster,
-        suboptimality=4 * epsilon,
-        failure=3 * setting.delta,
-    )
+    n_test = ceiling(setting.range**2 * log / (2 * accuracy**2))
+    return StartBudget(n_learn, n_test, n_cluster, n**2 * (n_learn + n_test) + n_cluster)
 
 
 def cluster_samples(

@@ -9,10 +9,11 @@ import numpy as np
 
 from tasid.experiments.building.jobs import SIZES, jobs
 from tasid.experiments.grid.jobs import ETA
-from tasid.experiments.records import Records, Series, versions_of
+from tasid.experiments.grid.page import Point, spread
+from tasid.experiments.records import Records, versions_of
 from tasid.maps import robust_dp
 from tasid.report.pages.content import Content, Plate, Section, Table, routes_panel
-from tasid.report.text.wording import count
+from tasid.report.text.wording import count, seeds_of
 from tasid.targets import make
 
 _COLUMNS = (
@@ -32,40 +33,32 @@ def content(records: Records) -> Content:
     """The whole page."""
     size = str(records.description()["size"])
     series = [one for one in records.series() if one.ending is not None]
-    groups: dict[str, list[Series]] = {job.setting: [] for job in jobs(size)}
-    for one in series:
-        groups[one.setting].append(one)
-    done = {name: runs for name, runs in groups.items() if runs}
+    settings = dict.fromkeys(job.setting for job in jobs(size))
+    groups = [Point(name, tuple(one for one in series if one.setting == name)) for name in settings]
+    points = [point for point in groups if point.runs]
     return Content(
         title=str(records.description()["title"]),
-        headline=_headline(done),
-        state=f"Size {size}: {len(SIZES[size].seeds)} seeds, each a random perturbation of its "
-        f"own; {len(series)} of {len(jobs(size))} runs are complete.",
-        sections=(_floor(size), _results(done)),
+        headline=_headline(points),
+        state=f"Size {size}: {seeds_of(len(SIZES[size].seeds), 'a random perturbation')}; "
+        f"{len(series)} of {len(jobs(size))} runs are complete.",
+        sections=(_floor(size), _results(points)),
         command=f"tasid reproduce building --size {size} --out FOLDER",
-        table=[_json_row(name, runs) for name, runs in done.items()],
+        table=[_json_row(point) for point in points],
         versions=versions_of(series),
     )
 
 
-def _all(runs: Sequence[Series], name: str) -> list[float]:
-    return [float((run.ending or {})[name]) for run in runs]
+def _ratios(point: Point) -> list[float]:
+    return np.divide(point.all_of("mean"), point.all_of("robust")).tolist()
 
 
-def _ratios(runs: Sequence[Series]) -> list[float]:
-    pairs = zip(_all(runs, "mean"), _all(runs, "robust"), strict=True)
-    return [mean / robust for mean, robust in pairs]
-
-
-def _headline(done: Mapping[str, Sequence[Series]]) -> str:
-    if not done:
+def _headline(points: Sequence[Point]) -> str:
+    if not points:
         return "No run is complete yet."
-    name, runs = next(iter(done.items()))
-    median = float(np.median(_ratios(runs)))
-    episodes = count(int(max(_all(runs, "episodes"))))
+    first, median = points[0], float(np.median(_ratios(points[0])))
     return (
-        f"From {episodes} episodes ({name}) the robot earns {median:.3f} of what the robust plan "
-        f"earns that knows its pose (median of {len(runs)})."
+        f"From {count(first.episodes)} episodes ({first.value}) the robot earns {median:.3f} of "
+        f"what the robust plan earns that knows its pose (median of {len(first.runs)})."
     )
 
 
@@ -85,44 +78,36 @@ def _floor(size: str) -> Section:
     return Section("The floor", plates=(Plate((panel,), caption),))
 
 
-def _results(done: Mapping[str, Sequence[Series]]) -> Section:
+def _results(points: Sequence[Point]) -> Section:
+    rows = tuple(_row(point) for point in points)
     return Section(
         "Results",
         words=(
             "Returns are of evaluation episodes in the very target the policy was learned in, the "
             "plans’ values exact. The robot is told the map and nothing of its sensor.",
         ),
-        tables=(
-            Table(
-                "values-table",
-                "Every setting.",
-                _COLUMNS,
-                tuple(_row(name, runs) for name, runs in done.items()),
-            ),
-        ),
+        tables=(Table("values-table", "Every setting.", _COLUMNS, rows),),
     )
 
 
-def _row(name: str, runs: Sequence[Series]) -> tuple[str, ...]:
-    ratios = _ratios(runs)
-    means = (np.mean(_all(runs, key)) for key in ("mean", "robust", "nominal", "blind"))
+def _row(point: Point) -> tuple[str, ...]:
     return (
-        name,
-        count(int(max(_all(runs, "episodes")))),
-        *(f"{mean:.3f}" for mean in means),
-        f"{np.median(ratios):.3f} ({min(ratios):.3f} … {max(ratios):.3f})",
-        f"{np.mean(_all(runs, 'arrived')):.1%}",
-        f"{np.median(_all(runs, 'seconds')):.0f}",
+        str(point.value),
+        count(point.episodes),
+        *(f"{np.mean(point.all_of(key)):.3f}" for key in ("mean", "robust", "nominal", "blind")),
+        spread(_ratios(point)),
+        f"{np.mean(point.all_of('arrived')):.1%}",
+        f"{np.median(point.all_of('seconds')):.0f}",
     )
 
 
-def _json_row(name: str, runs: Sequence[Series]) -> Mapping[str, Any]:
+def _json_row(point: Point) -> Mapping[str, Any]:
     return {
-        "setting": name,
-        "seeds": [run.seed for run in runs],
-        "ratio": _ratios(runs),
-        "ratio_median": float(np.median(_ratios(runs))),
-        "arrived": _all(runs, "arrived"),
-        "episodes": int(max(_all(runs, "episodes"))),
-        "seconds": _all(runs, "seconds"),
+        "setting": point.value,
+        "seeds": [run.seed for run in point.runs],
+        "ratio": _ratios(point),
+        "ratio_median": float(np.median(_ratios(point))),
+        "arrived": point.all_of("arrived"),
+        "episodes": point.episodes,
+        "seconds": point.all_of("seconds"),
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasid.checks.diagnosis import diagnose
 from tasid.checks.scoring import score
-from tasid.experiments.remote_log import ToldLog
+from tasid.experiments.records import ToldLog
 from tasid.experiments.sweep import Experiment, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.maps import RobustPlan, policy_value, robust_dp

@@ -25,7 +25,7 @@ from tasid.report.pages.content import (
     routes_panel,
     twin_panel,
 )
-from tasid.report.text.wording import count
+from tasid.report.text.wording import count, seeds_of
 from tasid.targets import make
 from tasid.targets.target import seed_key
 
@@ -49,7 +49,7 @@ _LINES: dict[str, tuple[str, dict[str, Any]]] = {
 class Point:
     """All finished seeds of one value of what varies."""
 
-    value: float
+    value: Any
     runs: tuple[Series, ...]
 
     def all_of(self, name: str) -> list[float]:
@@ -57,9 +57,9 @@ class Point:
         return [float((run.ending or {})[name]) for run in self.runs]
 
     @property
-    def shortfall(self) -> list[float]:
-        """Robust value minus return, of every seed."""
-        return np.subtract(self.all_of("robust"), self.all_of("mean")).tolist()
+    def episodes(self) -> int:
+        """The most that a seed learned from."""
+        return int(max(self.all_of("episodes")))
 
     @property
     def ratios(self) -> list[float]:
@@ -67,6 +67,11 @@ class Point:
         found = [(run.ending or {}).get("ratio") for run in self.runs]
         known = [float(ratio) for ratio in found if ratio is not None]
         return known if len(known) == len(found) else []
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """Median and range."""
+    return f"{np.median(ratios):.3f} ({min(ratios):.3f} … {max(ratios):.3f})"
 
 
 def content(records: Records) -> Content:
@@ -82,8 +87,8 @@ def content(records: Records) -> Content:
         title=str(described["title"]),
         headline=_headline(points, against),
         state=f"Size {size}: {_episodes(what, against)} a run, "
-        f"{len(what.seeds)} seeds, each a random perturbation of its own; {done} of {planned} runs "
-        "are complete.",
+        f"{seeds_of(len(what.seeds), 'a random perturbation')}; {done} of {planned} runs are "
+        "complete.",
         sections=(_map_section(), _results(points, against), _cost(points)),
         command=f"tasid reproduce minigrid-{against} --size {size} --out FOLDER",
         table=[_json_row(point, against) for point in points],
@@ -180,7 +185,7 @@ def _results(points: Sequence[Point], against: str) -> Section:
         "allowed",
         "episodes",
     )
-    rows = tuple(_row(point, against) for point in points)
+    rows = tuple(_row(point) for point in points)
     return Section(
         "Results",
         words=(
@@ -210,17 +215,16 @@ def _in_brackets(point: Point) -> list[str]:
     return [f" ({ratio:.3f})" for ratio in point.ratios] or [""] * len(point.runs)
 
 
-def _row(point: Point, against: str) -> tuple[str, ...]:
-    ratios, eta = point.ratios, float(point.runs[0].configuration["eta"])
-    allowed = f"{0.05 / (1 - 2 * eta):.3f}" if eta < 0.5 else "–"
+def _row(point: Point) -> tuple[str, ...]:
+    eta = float(point.runs[0].configuration["eta"])
     return (
         f"{point.value:g}",
         f"{np.mean(point.all_of('mean')):.3f} ± {np.std(point.all_of('mean')):.3f}",
         *(f"{np.mean(point.all_of(name)):.3f}" for name in _PEERS),
-        f"{np.median(ratios):.3f} ({min(ratios):.3f} … {max(ratios):.3f})" if ratios else "–",
-        f"{np.mean(point.shortfall):.3f}",
-        allowed,
-        count(int(max(point.all_of("episodes")))),
+        spread(point.ratios) if point.ratios else "–",
+        f"{np.mean(np.subtract(point.all_of('robust'), point.all_of('mean'))):.3f}",
+        f"{0.05 / (1 - 2 * eta):.3f}" if eta < 0.5 else "–",
+        count(point.episodes),
     )
 
 
@@ -231,7 +235,7 @@ def _json_row(point: Point, against: str) -> Mapping[str, Any]:
         "return": point.all_of("mean"),
         **{name: point.all_of(name) for name in _PEERS},
         "ratio_median": float(np.median(point.ratios)) if point.ratios else None,
-        "episodes": int(max(point.all_of("episodes"))),
+        "episodes": point.episodes,
         "seconds": point.all_of("seconds"),
     }
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasid.experiments.lock.scores import Count, Result
 from tasid.experiments.records import Series
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.figures.drawing import DOT, LIGHT, axes_inside, blank, draw_legend
 from tasid.report.text.wording import count
 
 WIDTH, HEIGHT = 336.0, 262.0
@@ -110,16 +110,8 @@ def _steps(
 ) -> None:
     """A stair through the medians; a longer horizon solved earlier makes a shorter one needless."""
     ordered = sorted(reached)
-    axes.plot(
-        [episodes for episodes, _ in ordered],
-        [row for _, row in ordered],
-        "o",
-        color=look["color"],
-        markersize=5,
-        markeredgecolor=LIGHT["paper"],
-        markeredgewidth=0.8,
-        zorder=3,
-    )
+    dots: dict[str, Any] = {"linestyle": "none", "markersize": 5, **DOT}
+    axes.plot(*zip(*ordered, strict=True), color=look["color"], **dots)
     xs, ys, best = [], [], -math.inf
     for episodes, row in ordered:
         if row > best:
@@ -184,20 +176,8 @@ def _title(figure: Figure, title: str) -> None:
 
 
 def _legend(figure: Figure, names: Sequence[str]) -> None:
-    if not names:
-        return
-    handles = [Line2D([], [], **{"linewidth": 1.5, **LOOKS[name][1]}) for name in names]
-    figure.legend(
-        handles,
-        [LOOKS[name][0] for name in names],
-        loc="upper left",
-        bbox_to_anchor=(0, 1 - 22 / HEIGHT),
-        borderaxespad=0,
-        borderpad=0,
-        ncols=3,
-        fontsize=10.0,
-        handlelength=1.5,
-        handletextpad=0.5,
-        columnspacing=1.1,
-        labelspacing=0.35,
-    )
+    entries = [(Line2D([], [], **{"linewidth": 1.5, **LOOKS[n][1]}), LOOKS[n][0]) for n in names]
+    place: dict[str, Any] = {"bbox_to_anchor": (0, 1 - 22 / HEIGHT), "borderaxespad": 0}
+    small = {"fontsize": 10.0, "handlelength": 1.5, "handletextpad": 0.5}
+    if entries:
+        draw_legend(figure, entries, 3, columnspacing=1.1, labelspacing=0.35, **small, **place)

@@ -14,9 +14,9 @@ from typing import Any
 
 from tasid.baselines.by_name import BASELINES, Baseline, pause_arrays, paused_from, train_baseline
 from tasid.baselines.domain_randomization import FINE_TUNING
-from tasid.baselines.training import Checkpoint, Evaluation
+from tasid.baselines.training import Checkpoint
 from tasid.experiments.lock.completed import completed_return
-from tasid.experiments.remote_log import ToldLog
+from tasid.experiments.records import ToldLog
 from tasid.experiments.sweep import Experiment, Interrupted, Job, JobContext
 from tasid.learning.belief.method import BatchEnded
 from tasid.learning.paper.tasid import Event, StepEnded
@@ -302,7 +302,7 @@ def _row(
     episodes: int,
     seconds: float,
     earned: float | None = None,
-    score: Evaluation | Score | None = None,
+    score: Score | None = None,
     stage: str = "target",
 ) -> None:
     """What training episodes earned, what a policy earns, or both."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from tasid.experiments.lock.figures import curves_figure, lock_picture, solved_figure
 from tasid.experiments.lock.jobs import SIZES, jobs
@@ -26,12 +27,18 @@ from tasid.experiments.lock.tables import (
 )
 from tasid.experiments.records import Records, versions_of
 from tasid.report.pages.content import Content, Panel, Plate, Section
-from tasid.report.text.wording import count
+from tasid.report.text.wording import count, seeds_of
+
+_NOTES = Path(__file__).with_name("notes.txt")
+"""What solved means and curves show; then how to read the page, remark by remark."""
 
 
 def content(records: Records) -> Content:
     """The whole page."""
     size = str(records.description()["size"])
+    every, few = SIZES[size].every, ", ".join(map(str, SIZES[size].belief_episodes))
+    notes = _NOTES.read_text("utf-8").strip().format(every=every, few=few).split("\n\n")
+    curves, *remarks = (note.replace("\n", " ") for note in notes)
     everything = list(records.series())
     found = results(everything)
     main = [one for one in found if one.algorithm in NAMES or "tasid-paper" in one.algorithm]
@@ -43,12 +50,12 @@ def content(records: Records) -> Content:
         headline=_headline(main, complete=finished >= planned),
         state=_state(size, finished, planned),
         sections=(
-            _figures(main, size, cap),
+            _figures(main, cap, curves),
             episodes_section(main),
             searches_section(found, SIZES[size].search_horizon),
             grid_section(records),
             cost_section(all_results(everything)),
-            _readings(SIZES[size].belief_episodes),
+            Section("How to read it", points=tuple(remarks)),
         ),
         command=f"tasid reproduce combination-lock --size {size} --out FOLDER",
         table=[json_row(one) for one in found],
@@ -89,12 +96,12 @@ def _state(size: str, finished: int, planned: int) -> str:
         else f"{finished} of {planned} series are complete; the others count as far as they got."
     )
     return (
-        f"Size {size}: {len(what.seeds)} seeds, each a random lock of its own, |A| = 10, η = 0.1; "
+        f"Size {size}: {seeds_of(len(what.seeds), 'a random lock')}, |A| = 10, η = 0.1; "
         f"baselines have at most {count(what.target_episodes)} episodes in the target. {whole}"
     )
 
 
-def _figures(main: Sequence[Result], size: str, cap: int) -> Section:
+def _figures(main: Sequence[Result], cap: int, words: str) -> Section:
     horizons = sorted({one.horizon for one in main})
     ours = {(family(one.algorithm), one.horizon): one.median for one in main}
     theirs = {key: median_of(episodes) for key, episodes in PUBLISHED.items()}
@@ -129,18 +136,7 @@ def _figures(main: Sequence[Result], size: str, cap: int) -> Section:
     plates = [first]
     if curves[1:]:
         plates.append(Plate(tuple(reversed(curves[1:])), "Reward curves of the other horizons."))
-    return Section("Who solves what", (_CURVES,), tuple(plates))
-
-
-_CURVES = (
-    "Solved means: an evaluation reaches 95 % of the exact value, in that very target, of the "
-    "robust plan with the latent state in view. Reward curves show the mean over seeds of the "
-    "return of training episodes, a row of the records at a time: a thousand of them, or those of "
-    "one of TASID's steps or batches. Where training has ended, because the lock was solved or "
-    "TASID was done, they go on with what the policy earns. By the paper's method, TASID's "
-    "training episodes end after the exploring action of their step; here they are completed by "
-    "uniformly random actions, so that curve is low until training ends."
-)
+    return Section("Who solves what", (words,), tuple(plates))
 
 
 def _curve_panel(main: Sequence[Result], horizon: int, cap: int) -> Panel:
@@ -159,30 +155,3 @@ def _solved_words(medians: dict[tuple[str, int], Count]) -> str:
         for (name, horizon), episodes in medians.items()
     ]
     return f"Median episodes until solved. {'; '.join(said)}."
-
-
-def _readings(few: Sequence[int]) -> Section:
-    return Section(
-        "How to read it",
-        (),
-        points=(
-            "Baselines are evaluated every 1000 episodes by the likeliest action, and a run ends "
-            "at its first evaluation that solves the lock; TASID's policies are evaluated when "
-            "they are learned.",
-            "PPO, with the paper's hyper-parameters: batches of 100 episodes, 4 passes in "
-            "minibatches of 32, clip 0.1, discount 0.999, entropy 0.001, [56, 56] networks, Adam "
-            "at 3e-4, gradients clipped at 0.25. The paper does not say of what there are 32, nor "
-            "how advantages are estimated: here by GAE with a critic of its own, standardised over "
-            "the batch. A minibatch has 32 transitions, and λ = 0.95; for PPO+RND without "
-            "pre-training as many transitions as 32 episodes, and λ = 0.5: these did best on locks "
-            "that are in no table.",
-            "RND's bonus is 500 times the mean squared error over 56 outputs, on observations "
-            "brought to mean 0 and deviation 1, not normalised itself; the paper gives neither the "
-            "outputs nor the norm.",
-            "Domain randomisation knows the map, η and all of the emission but its permutation; "
-            "every 100 episodes of pre-training have a new permutation and a new perturbation.",
-            "By the paper's method, TASID's grid of n, its networks and its stopping rule are the "
-            "paper's. The belief method is this project's own: every seed learns anew with each n "
-            f"of {', '.join(map(str, few))} in turn, and the smallest that solves counts.",
-        ),
-    )

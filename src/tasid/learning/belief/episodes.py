@@ -47,6 +47,17 @@ class Recorded(NamedTuple):
         """[N]."""
         return self.rewards.sum(axis=1, dtype=np.float64)
 
+    @property
+    def longest_repetition(self) -> int:
+        """How often at most an observation was the one before, to the last bit."""
+        seen, longest = self.observations, 0
+        run = np.zeros(self.number, np.int64)
+        for h in range(1, seen.shape[1]):
+            same = (seen[:, h] == seen[:, h - 1]).reshape(self.number, -1).all(axis=1)
+            run = np.where(same & (h <= self.ended), run + 1, 0)
+            longest = max(longest, int(run.max(initial=0)))
+        return longest
+
     def rows(self, which: slice | NDArray[Any]) -> Recorded:
         """Some of the episodes."""
         tables: list[Any] = [table[which] for table in self]

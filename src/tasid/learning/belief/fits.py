@@ -12,9 +12,10 @@ from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import descriptions
+from tasid.beliefs.familiar import least_scores
 from tasid.beliefs.features import AsSeen, FeatureMap, by_step, fit_features, is_picture
 from tasid.beliefs.filter import LEAP, BeliefFilter
-from tasid.beliefs.fitting import BeliefSetting, Floats
+from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats
 from tasid.beliefs.gaussian import Gaussians, Moments, flat_gaussians
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import Scaled
@@ -90,9 +91,15 @@ def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
 
 
 def policy_of(
-    setting: BeliefSetting, fit: BeliefFit, plan: RobustPlan, source: Any
+    setting: BeliefSetting,
+    fit: BeliefFit,
+    plan: RobustPlan,
+    source: Any,
+    recorded: Recorded,
+    chunks: Chunks,
 ) -> BeliefPolicy:
-    """The same with its plan, to keep; `source` is the target or the log that taught it."""
+    """The same with its plan, to keep; `source`, target or log, taught it by these episodes."""
+    seen = fit.counts if fit.known is None else fit.counts + fit.known.counts
     return BeliefPolicy(
         plan,
         fit.classes.kind,
@@ -102,6 +109,8 @@ def policy_of(
         source.observation_shape,
         source.observation_dtype,
         source.environment,
+        least=least_scores(fit.classes, fit.emission, seen, chunks),
+        repetitions=recorded.longest_repetition,
     )
 
 

@@ -28,7 +28,7 @@ from tasid.learning.paper.method import PaperLearner
 from tasid.learning.paper.start_clusters import Clusters, cluster_starts
 from tasid.learning.paper.tasid import Callback, Explored, Learned, StepEnded, explore
 from tasid.maps import AbstractSimulator, RobustPlan
-from tasid.models.clusterer import Clusterer
+from tasid.models.networks import Clusterer
 from tasid.policies.decoder import WIDTH, Decoder
 from tasid.targets.batches import batch_tables, joined
 from tasid.targets.rollout import roll

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from tasid.learning.paper.tasid import random_actions
 from tasid.maps import AbstractSimulator
-from tasid.models.clusterer import Clusterer, ClusterNetwork
 from tasid.models.contrastive import fit_groups
+from tasid.models.networks import Clusterer, ClusterNetwork
 from tasid.policies.decoder import WIDTH
 from tasid.targets.batches import episode_tables
 from tasid.targets.streams import ACTING, WANDERING

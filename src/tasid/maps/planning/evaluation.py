@@ -27,9 +27,10 @@ from tasid.maps.planning.fused import (
 )
 from tasid.maps.planning.perturbation import PerturbedMDP, checked_eta, tremble
 from tasid.maps.planning.robust_dp import RobustPlan, robust_dp
-from tasid.maps.planning.thrifty import ThriftyPlan
+from tasid.maps.planning.thrifty import Plan, ThriftyPlan
 from tasid.maps.planning.window import windowed
 from tasid.maps.simulator import AbstractSimulator
+from tasid.maps.size import refuse_entries
 
 AbstractPolicy = RobustPlan | ArrayLike
 """A plan, actions [H, S] (or [S], [H, 1], … broadcast to it), or probabilities [H, S, A]."""
@@ -154,7 +155,7 @@ class Certificate:
         return self.upper - self.lower
 
 
-def certify(plan: RobustPlan | ThriftyPlan) -> Certificate:
+def certify(plan: Plan) -> Certificate:
     """Two more sweeps, no enumeration: see `Certificate`.
 
     Args:
@@ -205,7 +206,10 @@ def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]
     if table.dtype.kind == "f" and table.ndim == 3:
         probabilities = _spread(table, (*shape, sim.num_actions))
         fine = (table >= 0).all(axis=-1) & (np.abs(table.sum(axis=-1) - 1.0) <= 1e-5)
-        _refuse(probabilities, ~fine, "a distribution over actions")
+        bad = np.broadcast_to(~fine, shape)
+        refuse_entries(
+            ValueError, "policy", probabilities, bad, "a distribution over actions", "hs"
+        )
         return probabilities
     if table.dtype.kind not in "iu":
         raise TypeError(
@@ -213,8 +217,9 @@ def policy_table(sim: AbstractSimulator, policy: AbstractPolicy) -> NDArray[Any]
             "actions [H, S] nor probabilities [H, S, A]"
         )
     actions = _spread(table, shape)
-    if table.size and (table.min() < 0 or table.max() >= sim.num_actions):
-        _refuse(actions, (table < 0) | (table >= sim.num_actions), f"in 0 … {sim.num_actions - 1}")
+    if table.size and not 0 <= table.min() <= table.max() < sim.num_actions:
+        bad = np.broadcast_to((table < 0) | (table >= sim.num_actions), shape)
+        refuse_entries(ValueError, "policy", actions, bad, f"in 0 … {sim.num_actions - 1}", "hs")
     return actions
 
 
@@ -226,17 +231,6 @@ def _spread(table: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         raise ValueError(
             f"policy: shape {table.shape} does not broadcast to {meaning} = {shape}"
         ) from None
-
-
-def _refuse(table: NDArray[Any], bad: NDArray[np.bool_], right: str) -> None:
-    if not bad.any():
-        return
-    bad = np.broadcast_to(bad, table.shape[:2])
-    first = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
-    raise ValueError(
-        f"policy: {table[first]} at (h, s) = {first} should be {right}; "
-        f"{int(bad.sum())} such entries in all"
-    )
 
 
 def _chosen(step: NDArray[Any], q: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasid.maps.layout import GOAL, HAZARD
-from tasid.maps.planning.robust_dp import RobustPlan, robust_dp
-from tasid.maps.planning.thrifty import Plan, ThriftyPlan, policy_is_huge, thrifty_plan
+from tasid.maps.planning.robust_dp import robust_dp
+from tasid.maps.planning.thrifty import Plan, policy_is_huge, thrifty_plan
 from tasid.maps.simulator import AbstractSimulator
 
 Place = tuple[int, ...]
@@ -93,16 +94,22 @@ def arrives(plan: Plan, start: int) -> bool | None:
     return bool(layout.cells[way_of(plan, (start,)).cells[0][-1]] == GOAL)
 
 
-def leads_to_goal(sim: AbstractSimulator, start: int) -> bool:
-    """Whether any actions lead from there to a goal of the layout, however many they are."""
+def leads_to_goal(
+    sim: AbstractSimulator, start: int, *, around: NDArray[np.bool_] | None = None
+) -> bool:
+    """Whether any actions lead from there to a goal of the layout, however many they are.
+
+    They may not lead through states [S] that are to be got `around`.
+    """
     assert sim.layout is not None
-    met = np.zeros(sim.num_states, dtype=bool)
+    closed = np.zeros(sim.num_states, dtype=bool) if around is None else around.copy()
+    goal = sim.layout.cells[tuple(sim.layout.positions.T)] == GOAL
     level = np.array([start])
-    while level.size:
-        met[level] = True
+    while level.size and not goal[level].any():
+        closed[level] = True
         after = np.unique(sim.successor[..., level, :])
-        level = after[~met[after]]
-    return bool((sim.layout.cells[tuple(sim.layout.positions[met].T)] == GOAL).any())
+        level = after[~closed[after]]
+    return bool(level.size)
 
 
 def _places(sim: AbstractSimulator) -> Callable[[int], Place]:
@@ -127,7 +134,6 @@ class Change:
         return self.before.steps != self.after.steps
 
     def as_json(self) -> dict[str, Any]:
-        """The flip in plain numbers."""
         return {
             "eta": (self.low + self.high) / 2,
             "low": self.low,
@@ -146,9 +152,7 @@ class Span:
     way: Way
 
 
-def changes_of(
-    plan: RobustPlan | ThriftyPlan, nominal: Plan, starts: Sequence[int]
-) -> tuple[Change, ...]:
+def changes_of(plan: Plan, nominal: Plan, starts: Sequence[int]) -> tuple[Change, ...]:
     """Where the way changes between η = 0 and ½, or the plan's η if that is larger.
 
     Plans for η at equal distances first, then bisection. A way that comes and goes between two of
@@ -156,7 +160,6 @@ def changes_of(
     """
     sim, top = plan.simulator, max(plan.eta, LARGEST_ETA)
     budget = min(max(_SWEPT_PAIRS // max(plan.states_swept, 1), _FEWEST_PLANS), _MOST_PLANS)
-
     thrifty = policy_is_huge(sim)
 
     def way(level: float) -> Way:

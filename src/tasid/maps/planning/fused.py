@@ -8,6 +8,7 @@ the same bits; every state is computed by itself, so the number of threads chang
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ _WORTH_COMPILING = 100_000_000
 """So many (h, s, a) take NumPy about as long as Numba takes to compile."""
 _done: Counter[Any] = Counter()
 """How many (h, s, a) of each kind were swept; decides when to compile, and nothing else."""
+_BLOCK = np.uintp(64)
+"""States whose successors' values fit into the fastest cache, for a few η."""
+_LINE = 64
+"""Bytes that a processor fetches at once."""
 _FEWEST_ROWS = 32_768
 """Fewer are done before another thread has woken up."""
 
@@ -106,6 +111,29 @@ def max_min_steps(actions: int) -> Step:
 
 
 @cache
+def far_max_min_steps(actions: int) -> Step:
+    """The same where states lead far away, to values that are in no cache.
+
+    For a block of states they are touched first: a processor waits for many rows at once if nothing
+    else is to be done between them.
+    """
+    steps = max_min_steps(actions)
+
+    def step(successor, reward, rows, after, value, etas, plans, first, end):  # type: ignore[no-untyped-def]
+        for block in range(first, end, _BLOCK):
+            stop = min(block + _BLOCK, end)
+            for i in range(block, stop):
+                s = i if rows is None else rows[i]
+                touched = 0.0
+                for a in range(actions):
+                    touched += after[successor[s, a], 0]
+                value[s, 0] = touched  # or the compiler would leave it out
+            steps(successor, reward, rows, after, value, etas, plans, block, stop)
+
+    return _compiled(step)
+
+
+@cache
 def nature_step(actions: int) -> Step:
     """A policy in its worst case; others: η, ψ_h [S], and nature's choices [S], which it writes."""
 
@@ -167,7 +195,7 @@ def fused_backward(
     """
     threads = threads or _cores()
     shapes = [(sim.num_states, *p.shape) for p in programmes]
-    spare, value = ([np.zeros(shape) for shape in shapes] for _ in range(2))
+    spare, value = ([_zeros(shape) for shape in shapes] for _ in range(2))
     after = spare if final is None else list(final)
     kept = [np.full((sim.horizon + 1, *shape), np.nan) for shape in shapes] if keep else []
     for table in kept:
@@ -195,6 +223,14 @@ def fused_backward(
         for old, values in zip(after, worth, strict=True):
             old[window.outside(steps[0])] = values[steps[0]]
     return [(start, kept[k] if keep else None) for k, start in enumerate(after)]
+
+
+def _zeros(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Beginning where a cache line does: a row of eight values is then one line, not two."""
+    size = math.prod(shape)
+    room = np.zeros(size + _LINE // 8)
+    first = -room.ctypes.data % _LINE // 8
+    return room[first : first + size].reshape(shape)
 
 
 def _tables(sim: AbstractSimulator) -> Callable[[int], tuple[NDArray[Any], NDArray[np.float64]]]:

@@ -7,6 +7,7 @@ R'_h(s,a) = Σ_a' ξ_h(a'|s,a) R°_h(s,a'), with ξ_h(a|s,a) ≥ 1−η everywhe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.maps.simulator import AbstractSimulator, check_map
-from tasid.maps.size import check_seed, refuse_larger
+from tasid.maps.size import check_seed, refuse_entries, refuse_larger
 
 
 class PerturbationError(ValueError):
@@ -41,21 +42,20 @@ def _check_number(eta: float) -> None:
         raise PerturbationError(f"eta: {eta!r} is not a number")
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class PerturbedMDP:
     """The latent MDP of a target: a simulator seen through ξ ([S, A, A] or [H, S, A, A])."""
 
     simulator: AbstractSimulator
     xi: NDArray[np.float64]
 
-    def __init__(self, simulator: AbstractSimulator, xi: ArrayLike) -> None:
+    def __post_init__(self) -> None:
         try:
-            table = np.array(xi, dtype=np.float64)
+            table = np.array(self.xi, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise PerturbationError(f"xi: not an array of numbers ({error})") from None
-        _check_xi(simulator, table)
+        _check_xi(self.simulator, table)
         table.setflags(write=False)
-        object.__setattr__(self, "simulator", simulator)
         object.__setattr__(self, "xi", table)
 
     @property
@@ -180,52 +180,52 @@ def is_perturbation(
 def _mdp_membership(
     world: tuple[ArrayLike, ArrayLike], sim: AbstractSimulator, eta: float, atol: float
 ) -> Membership:
-    size, actions, horizon = sim.num_states, sim.num_actions, sim.horizon
-    shape = (horizon, size, actions)
-    transition = _at_every_step("T'", world[0], (*shape, size))
+    shape = (sim.horizon, sim.num_states, sim.num_actions)
+    transition = _at_every_step("T'", world[0], (*shape, sim.num_states))
     reward = _at_every_step("R'", world[1], shape)
-    for h in range(horizon):
-        for s in range(size):
-            outcomes, member = np.unique(sim.successor_at(h)[s], return_inverse=True)
-            pay = sim.reward_at(h)[s]
-            low = np.array([pay[member == o].min() for o in range(len(outcomes))])
-            high = np.array([pay[member == o].max() for o in range(len(outcomes))])
-            for a in range(actions):
-                row, own = transition[h, s, a], (int(member[a]), pay[a])
-                why = _row_problem(row, reward[h, s, a], own, (outcomes, low, high), eta, atol)
-                if why:
-                    return Membership(False, (h, s, a), why)
+    for h, s, a in np.ndindex(shape):
+        row, known = transition[h, s, a], (sim.successor_at(h)[s], sim.reward_at(h)[s])
+        why = _row_problem(row, float(reward[h, s, a]), a, *known, eta, atol)
+        if why:
+            return Membership(False, (h, s, a), why)
     return Membership(True)
 
 
 def _row_problem(
     row: NDArray[np.float64],
-    reward: float,
-    intended: tuple[int, float],
-    outcomes: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]],
+    paid: float,
+    a: int,
+    successor: NDArray[np.integer],
+    reward: NDArray[np.float64],
     eta: float,
     atol: float,
 ) -> str:
-    """What is wrong with T' and R' of a command, which has an outcome of its own and its pay.
-
-    Outcomes are their successors, and what their actions pay least and most.
-    """
-    (own, own_pay), (successors, low, high) = intended, outcomes
-    mass = row[successors]
+    """What is wrong with T' and R' of a command, where the map has these successors and rewards."""
+    mass = {int(after): float(row[after]) for after in np.unique(successor)}
+    own, kept = int(successor[a]), 1.0 - eta
     if not ((row >= -atol).all() and abs(row.sum() - 1.0) <= atol):
         return "T' is not a probability distribution"
-    if abs(mass.sum() - 1.0) > atol:
+    if abs(sum(mass.values()) - 1.0) > atol:
         return "T' reaches a state that no action of the simulator reaches"
-    if mass[own] < 1.0 - eta - atol:
+    if mass[own] < kept - atol:
         return f"the intended outcome has probability {mass[own]:.6g} < 1 − η = {1 - eta:.6g}"
-    kept = 1.0 - eta
-    free = mass.copy()
-    free[own] = max(free[own] - kept, 0.0)
-    least, most = kept * own_pay + free @ low, kept * own_pay + free @ high
-    slack = atol * max(1.0, np.abs(low).max(), np.abs(high).max())
-    if not least - slack <= reward <= most + slack:
-        return f"R' = {reward:.6g} is outside [{least:.6g}, {most:.6g}], what ξ can pay"
+    mass[own] = max(mass[own] - kept, 0.0)
+    least, most = (kept * reward[a] + part for part in pay_range(mass, successor, reward))
+    slack = atol * max(1.0, np.abs(reward).max())
+    if not least - slack <= paid <= most + slack:
+        return f"R' = {paid:.6g} is outside [{least:.6g}, {most:.6g}], what ξ can pay"
     return ""
+
+
+def pay_range(
+    mass: Mapping[int, float], successor: NDArray[np.integer], reward: NDArray[np.float64]
+) -> tuple[float, float]:
+    """The least and the most that mass on successors can pay, on any actions that lead there."""
+    pays = {after: reward[successor == after] for after in mass}
+    return (
+        float(sum(part * pays[after].min() for after, part in mass.items())),
+        float(sum(part * pays[after].max() for after, part in mass.items())),
+    )
 
 
 def _same_tables(one: AbstractSimulator, other: AbstractSimulator) -> bool:
@@ -256,10 +256,4 @@ def _check_xi(sim: AbstractSimulator, xi: NDArray[np.float64]) -> None:
     bad = ~np.isfinite(xi).all(axis=-1) | (xi < 0).any(axis=-1)
     with np.errstate(invalid="ignore"):  # ∞ − ∞; such rows are bad already
         bad |= np.abs(xi.sum(axis=-1) - 1.0) > 1e-9
-    if bad.any():
-        first = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), bad.shape))
-        place = "(h, s, a)" if bad.ndim == 3 else "(s, a)"
-        raise PerturbationError(
-            f"xi: {xi[first]} at {place} = {first} is not a probability distribution; "
-            f"{int(bad.sum())} such rows in all"
-        )
+    refuse_entries(PerturbationError, "xi", xi, bad, "a probability distribution")

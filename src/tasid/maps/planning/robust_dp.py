@@ -27,6 +27,7 @@ from tasid.maps.planning.backward import (
 )
 from tasid.maps.planning.fused import (
     Programme,
+    far_max_min_steps,
     fused_backward,
     max_min_step,
     max_min_steps,
@@ -41,7 +42,7 @@ _Found = tuple[NDArray[np.float64], NDArray[np.float64] | None]
 """Ṽ_0 and, if kept, Ṽ for all h."""
 
 _LARGE = 500_000
-"""With so many states, fetching a row of the tables costs about as much as using it."""
+"""With so many states, fetching what they need takes longer than using it: several η share it."""
 _NEAR = 16_384
 """Values of states so near to each other, for a few η, are in the cache together."""
 
@@ -125,7 +126,7 @@ def robust_plans(
 ) -> tuple[RobustPlan, ...]:
     """Algorithm 1 for several η: the plans that `robust_dp` makes of each, in less time.
 
-    On large maps with local moves they share one sweep. All policies are in memory together, H·S
+    On large maps they share one sweep. All policies are in memory together, H·S
     bytes each.
     """
     check_map(simulator)
@@ -136,7 +137,7 @@ def robust_plans(
     refuse_larger("horizon", shape[1:], each, "plan for fewer steps, or on fewer states")
     actions = np.zeros(shape, dtype=kind)
     frontier = reached = frontier_when_cheaper(simulator, force=reachable_only)
-    together = len(levels) > 1 and _sharing_pays(simulator)
+    together = len(levels) > 1 and simulator.num_states >= _LARGE
     step = max_min_steps if together else max_min_step
     if not worth_compiling(step, simulator, frontier, len(levels)):
         found = [
@@ -155,14 +156,11 @@ def robust_plans(
     )
 
 
-def _sharing_pays(sim: AbstractSimulator) -> bool:
-    """Whether several η cost less in one sweep: on large maps whose states lead to nearby ones.
-
-    Elsewhere it costs more, because the values of all η together do not fit into the cache.
-    """
+def _leads_far(sim: AbstractSimulator) -> bool:
+    """Do states lead to others whose values, for a few η, are not in the cache together?"""
     some = np.arange(0, sim.num_states, max(1, sim.num_states // 1_000))
     distance = np.abs(sim.successor_at(0)[some] - some[:, None])
-    return sim.num_states >= _LARGE and bool(np.median(distance) <= _NEAR)
+    return bool(np.median(distance) > _NEAR)
 
 
 def _programmes(
@@ -170,8 +168,8 @@ def _programmes(
 ) -> list[Programme]:
     """Algorithm 1 for each η, or for all η `together`; they write ρ into `actions`."""
     if together:
-        step, levels = max_min_steps(sim.num_actions), np.array(etas)
-        return [Programme(step, lambda h: (levels, actions[:, h]), (len(etas),))]
+        steps, levels = far_max_min_steps if _leads_far(sim) else max_min_steps, np.array(etas)
+        return [Programme(steps(sim.num_actions), lambda h: (levels, actions[:, h]), (len(etas),))]
 
     def alone(eta: float, plan: NDArray[Any]) -> Programme:
         return Programme(max_min_step(sim.num_actions), lambda h: (eta, plan[h]))

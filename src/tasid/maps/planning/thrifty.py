@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from tasid.maps.planning.backward import frontier_when_cheaper, start_value, swept
 from tasid.maps.planning.fused import Programme, fused_backward, max_min_step
 from tasid.maps.planning.perturbation import checked_eta
-from tasid.maps.planning.robust_dp import RouteStep, route_along
+from tasid.maps.planning.robust_dp import RobustPlan, RouteStep, route_along
 from tasid.maps.planning.window import windowed
 from tasid.maps.simulator import AbstractSimulator
 
@@ -28,24 +27,6 @@ _HUGE = 200_000_000
 def policy_is_huge(sim: AbstractSimulator) -> bool:
     """Whether a policy [H, S] for this map takes so much memory that one should do without."""
     return sim.horizon * sim.num_states > _HUGE
-
-
-class Plan(Protocol):
-    """What says where to go: ρ_h(s) on a map."""
-
-    @property
-    def simulator(self) -> AbstractSimulator:
-        """The map."""
-        ...
-
-    @property
-    def start_value(self) -> float:
-        """Ṽ at the start."""
-        ...
-
-    def action(self, h: int, s: int) -> int:
-        """ρ_h(s), 0-based h."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +83,10 @@ class ThriftyPlan:
             chosen = q.argmax(axis=1).tolist()
             known |= {(step, row): a for row, a in zip(rows.tolist(), chosen, strict=True)}
         return known
+
+
+Plan = RobustPlan | ThriftyPlan
+"""What says where to go: ρ_h(s) on a map."""
 
 
 def thrifty_plan(sim: AbstractSimulator, *, eta: float) -> ThriftyPlan:

@@ -8,17 +8,16 @@ steps; all others can be left out, and plans and values have the bits they would
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps.planning.backward import Frontier, Rows, count, swept
+from tasid.maps.planning.backward import Frontier, count, swept
 from tasid.maps.simulator import AbstractSimulator
 
 _PAYS = 8
@@ -28,30 +27,22 @@ _MOST_PAIRS = 20_000_000
 _NEVER = np.iinfo(np.int32).max
 
 
-@dataclass(frozen=True, eq=False)
-class Window(Sequence[Rows]):
+class Window(list[NDArray[np.intp]]):
     """The states that matter at each step, and what the others are worth."""
 
-    rows: list[NDArray[np.intp]]
-    away: NDArray[np.int32]
-    """Steps from each state to the next place where something else may be paid, [S]."""
-    usual: float
-    """What is paid everywhere else."""
-
-    @overload
-    def __getitem__(self, h: int) -> Rows: ...
-    @overload
-    def __getitem__(self, h: slice) -> Sequence[Rows]: ...
-    def __getitem__(self, h: int | slice) -> Rows | Sequence[Rows]:
-        return self.rows[h]
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    def __init__(
+        self, rows: Iterable[NDArray[np.intp]], away: NDArray[np.int32], usual: float
+    ) -> None:
+        super().__init__(rows)
+        self.away = away
+        """Steps from each state to the next place where something else may be paid, [S]."""
+        self.usual = usual
+        """What is paid everywhere else."""
 
     def worth(self, eta: Any) -> list[Any]:
         """V_h of states that do not matter any more, for h = 0 … H, rounded as a sweep rounds."""
         values = [0.0 * eta]
-        for _ in self.rows:
+        for _ in self:
             q = self.usual + values[-1]
             values.append((1.0 - eta) * q + eta * q)
         return values[::-1]
@@ -103,7 +94,7 @@ def _window(sim: AbstractSimulator, frontier: Frontier) -> Window | None:
     order = np.argsort(steps, kind="stable")
     cuts = np.searchsorted(steps[order], np.arange(len(frontier) + 1))
     states = np.repeat(own, length)[order]
-    return Window([states[a:b] for a, b in pairwise(cuts)], away, usual)
+    return Window((states[a:b] for a, b in pairwise(cuts)), away, usual)
 
 
 def _away(sim: AbstractSimulator, there: NDArray[np.bool_]) -> NDArray[np.int32]:

@@ -9,8 +9,10 @@ radius would open a door is found by trying.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +20,17 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasid.maps.layout import FREE, centres_of
-from tasid.maps.sources.lattice import Lattice, Pixels, clearance, grown, lattice
+from tasid.maps.sources.lattice import clearance, grown, lattice
 from tasid.maps.sources.map_server import OccupancyMap
+from tasid.maps.sources.reach import Place
 
-LEAST_PLACES = 4
+if TYPE_CHECKING:
+    from tasid.maps.sources.occupancy_map import Floor
+
+_LEAST_PLACES = 4
 """Areas of fewer places are corners and gaps in furniture, not rooms."""
+_MOST = 15
+"""Doors that are looked at if nobody asks for a way."""
 _PARTS = (0.9, 0.8, 0.75, 2 / 3, 0.6, 0.5, 0.4, 1 / 3, 0.25, 0.2, 0.1)
 """Cell sizes and radii to try, as parts of the present one."""
 
@@ -58,8 +66,7 @@ class LostDoor:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Gap:
+class _Gap(NamedTuple):
     """The narrowest place on the widest way between two areas."""
 
     pixel: tuple[int, int]
@@ -68,53 +75,40 @@ class _Gap:
     places: int
 
 
-def lost_doors(
-    pixels: Pixels,
-    picture: OccupancyMap,
-    grid: Lattice,
-    *,
-    radius: float,
-    between: tuple[Sequence[int], Sequence[int]] | None = None,
-    most: int = 5,
-) -> list[LostDoor]:
-    """The doors that cut off most, at most so many; or all `between` two places (row, column).
-
-    `pixels` are those of the picture before walls grow by the radius, in metres, and become `grid`.
-    """
-    clear = clearance(pixels)
-    areas = grid.areas()
-    ends = [] if between is None else [int(areas[tuple(place)]) for place in between]
-    gaps = _gaps(pixels, clear, picture, grid, areas, ends)
+def doors_lost_on(floor: Floor, between: tuple[Place, Place] | None = None) -> list[LostDoor]:
+    """The doors that cut off most of a floor; or all `between` two places (row, column)."""
+    clear = clearance(floor.pixels)
+    areas = floor.lattice.areas()
+    ends = [] if between is None else [int(areas[place]) for place in between]
+    gaps = _gaps(floor, clear, areas, ends)
     if between is None:
-        chosen = sorted(gaps, key=lambda gap: -gap.places)[:most]
+        gaps = sorted(gaps, key=lambda gap: -gap.places)[:_MOST]
     else:
-        chosen = _on_the_way(gaps, *ends)
-    anchors = _anchors(grid, areas, clear, picture)
-    opened = _Trials(pixels, clear, picture, grid, radius, anchors, chosen)
-    sizes, radii = opened.by_size(), opened.by_radius()
-    return [
-        _door(gap, picture, radius, *remedies)
-        for gap, remedies in zip(chosen, zip(sizes, radii, strict=True), strict=True)
-    ]
+        gaps = _on_the_way(gaps, *ends)
+    anchors = _anchors(floor, areas, clear)
+    pixel, size, radius = floor.picture.resolution, floor.lattice.size, floor.radius
+    sizes = {pixel * math.floor(part * size / pixel + 1e-6) for part in _PARTS}
+    radii = {round(part * radius, 2) for part in _PARTS}
+    smaller = [round(one, 9) for one in sorted(sizes, reverse=True) if one >= pixel]
+    thinner = [one for one in sorted(radii, reverse=True) if one < radius]
+    by_size = _opened(floor, clear, anchors, gaps, {one: (one, radius) for one in smaller})
+    by_radius = _opened(floor, clear, anchors, gaps, {one: (size, one) for one in thinner})
+    return list(map(partial(_door, floor), gaps, by_size, by_radius))
 
 
 def _gaps(
-    pixels: Pixels,
-    clear: NDArray[np.float64],
-    picture: OccupancyMap,
-    grid: Lattice,
-    areas: NDArray[np.int32],
-    small: Sequence[int],
+    floor: Floor, clear: NDArray[np.float64], areas: NDArray[np.int32], small: Sequence[int]
 ) -> list[_Gap]:
     """The widest ways between rooms, and areas that are `small`; what none leads to is left out."""
     sizes = np.bincount(areas.ravel())
-    rooms = np.union1d(np.flatnonzero(sizes >= LEAST_PLACES), small).astype(np.int64)
+    rooms = np.union1d(np.flatnonzero(sizes >= _LEAST_PLACES), small).astype(np.int64)
     rooms = rooms[rooms > 0]
+    pixels = floor.pixels
     free = np.flatnonzero((pixels == FREE).ravel())
     node = np.full(pixels.size, -1, dtype=np.int64)
     node[free] = np.arange(free.size) + int(areas.max()) + 1
     for area in rooms:  # all places of a room are one node: moves connect them as it is
-        inside = _pixels_at(grid.centres(np.argwhere(areas == area)), picture)
+        inside = _pixels_at(floor.lattice.centres(np.argwhere(areas == area)), floor.picture)
         node[np.ravel_multi_index(tuple(inside.T), pixels.shape)] = area
     one, other, weight = _tree(node.reshape(pixels.shape), clear)
     joined = _Forest(int(node.max()) + 1)
@@ -176,13 +170,12 @@ class _Forest:
         return other
 
 
-def _on_the_way(gaps: Iterable[_Gap], start: int, goal: int) -> list[_Gap]:
+def _on_the_way(gaps: list[_Gap], start: int, goal: int) -> list[_Gap]:
     """The gaps between two areas: the tree has one way."""
-    known = list(gaps)
     came: dict[int, tuple[int, _Gap] | None] = {start: None}
     todo = [start]
     for area in todo:
-        for gap in known:
+        for gap in gaps:
             for here, there in (gap.ends, gap.ends[::-1]):
                 if here == area and there not in came:
                     came[there] = (area, gap)
@@ -195,16 +188,14 @@ def _on_the_way(gaps: Iterable[_Gap], start: int, goal: int) -> list[_Gap]:
 
 
 def _anchors(
-    grid: Lattice, areas: NDArray[np.int32], clear: NDArray[np.float64], picture: OccupancyMap
+    floor: Floor, areas: NDArray[np.int32], clear: NDArray[np.float64]
 ) -> dict[int, NDArray[np.float64]]:
     """For every area the (x, y) of its place farthest from walls."""
     places = np.argwhere(areas > 0)
-    centres = grid.centres(places)
-    room = clear[tuple(_pixels_at(centres, picture).T)]
-    found: dict[int, NDArray[np.float64]] = {}
-    for place in np.argsort(room, kind="stable"):
-        found[int(areas[tuple(places[place])])] = centres[place]
-    return found
+    centres = floor.lattice.centres(places)
+    room = clear[tuple(_pixels_at(centres, floor.picture).T)]
+    order = np.argsort(room, kind="stable")
+    return {int(areas[tuple(places[place])]): centres[place] for place in order}
 
 
 def _pixels_at(points: NDArray[np.float64], picture: OccupancyMap) -> NDArray[np.int64]:
@@ -214,63 +205,41 @@ def _pixels_at(points: NDArray[np.float64], picture: OccupancyMap) -> NDArray[np
     return np.stack([np.clip(rows - 1 - up, 0, rows - 1), np.clip(column, 0, columns - 1)], axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Trials:
-    """Lattices with smaller cells or a smaller robot: which of them join the ends of a gap?"""
-
-    pixels: Pixels
-    clear: NDArray[np.float64]
-    picture: OccupancyMap
-    grid: Lattice
-    radius: float
-    anchors: dict[int, NDArray[np.float64]]
-    gaps: list[_Gap]
-
-    def by_size(self) -> list[float | None]:
-        pixel = self.picture.resolution
-        sizes = {pixel * math.floor(part * self.grid.size / pixel + 1e-6) for part in _PARTS}
-        tried = sorted((size for size in sizes if size >= pixel), reverse=True)
-        return self._first([(round(size, 9), self.radius, round(size, 9)) for size in tried])
-
-    def by_radius(self) -> list[float | None]:
-        radii = {round(part * self.radius, 2) for part in _PARTS}
-        tried = sorted((r for r in radii if r < self.radius), reverse=True)
-        return self._first([(self.grid.size, radius, radius) for radius in tried])
-
-    def _first(self, trials: list[tuple[float, float, float]]) -> list[float | None]:
-        found: list[float | None] = [None] * len(self.gaps)
-        for size, radius, told in trials:
-            waiting = [i for i, known in enumerate(found) if known is None]
-            if not waiting:
-                break
-            wide = grown(self.pixels, radius / self.picture.resolution, self.clear)
-            grid = lattice(wide, self.picture, size=size, directions=self.grid.directions)
-            areas = grid.areas()
-            places = np.argwhere(areas > 0)
-            centres = grid.centres(places)
-            for i in waiting:
-                ends = {self._area(end, areas, places, centres) for end in self.gaps[i].ends}
-                if len(ends) == 1 and None not in ends:
-                    found[i] = told
-        return found
-
-    def _area(
-        self,
-        end: int,
-        areas: NDArray[np.int32],
-        places: NDArray[np.intp],
-        centres: NDArray[np.float64],
-    ) -> int | None:
-        """The area, in another lattice, of the place nearest an anchor; None if none is near."""
-        apart = np.hypot(*(centres - self.anchors[end]).T)
-        if not apart.size or apart.min() > self.grid.size:
-            return None
-        return int(areas[tuple(places[apart.argmin()])])
+def _opened(
+    floor: Floor,
+    clear: NDArray[np.float64],
+    anchors: dict[int, NDArray[np.float64]],
+    gaps: list[_Gap],
+    trials: dict[float, tuple[float, float]],
+) -> list[float | None]:
+    """For each gap the first trial, by name, whose cell size and radius join its ends."""
+    found: list[float | None] = [None] * len(gaps)
+    for name, (size, radius) in trials.items():
+        waiting = [i for i, known in enumerate(found) if known is None]
+        if not waiting:
+            break
+        wide = grown(floor.pixels, radius / floor.picture.resolution, clear)
+        grid = lattice(wide, floor.picture, size=size, directions=floor.lattice.directions)
+        areas = grid.areas()
+        places = np.argwhere(areas > 0)
+        centres = grid.centres(places)
+        for i in waiting:
+            near = [_nearest(centres, anchors[end], floor.lattice.size) for end in gaps[i].ends]
+            ends = {place if place is None else areas[tuple(places[place])] for place in near}
+            if len(ends) == 1 and None not in ends:
+                found[i] = name
+    return found
 
 
-def _door(
-    gap: _Gap, picture: OccupancyMap, radius: float, size: float | None, smaller: float | None
-) -> LostDoor:
+def _nearest(
+    centres: NDArray[np.float64], anchor: NDArray[np.float64], within: float
+) -> int | None:
+    apart = np.hypot(*(centres - anchor).T)
+    return int(apart.argmin()) if apart.size and apart.min() <= within else None
+
+
+def _door(floor: Floor, gap: _Gap, size: float | None, radius: float | None) -> LostDoor:
+    picture = floor.picture
     pixel = picture.resolution
     x, y = centres_of(*gap.pixel, picture.pixels.shape[0], pixel, picture.corner).tolist()
     return LostDoor(
@@ -278,8 +247,8 @@ def _door(
         y=y,
         # From the centre of one wall pixel to the other's, less the halves of both.
         width=(2 * gap.clear - 1) * pixel,
-        fits=gap.clear * pixel > radius,
+        fits=gap.clear * pixel > floor.radius,
         places=gap.places,
         cell_size=size,
-        robot_radius=smaller,
+        robot_radius=radius,
     )

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tasid.maps.origin import Origin
+from tasid.maps.layout import Origin
 from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.size import is_whole
-from tasid.maps.sources.trouble import MapError, MapWarning, finite
+from tasid.maps.size import MapError, MapWarning, finite, is_whole
 
 Step = Callable[[Any, Any], Any]
 _ASKED_AGAIN_LATER = 10_000

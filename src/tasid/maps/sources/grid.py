@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps.layout import GOAL, HAZARD, UNKNOWN, WALL, GridLayout, heading_names
-from tasid.maps.origin import Origin
+from tasid.maps.layout import GOAL, HAZARD, HEADING_NAMES, UNKNOWN, WALL, GridLayout, Origin
 from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.size import MapError
 
 Poses = NDArray[np.int64]
 
@@ -107,12 +106,10 @@ class Grid:
 
     def pose(self, row: int, column: int, heading: str) -> int:
         """The pose in a cell; without headings, the cell."""
-        cell = (row + 1) * self._width + column + 1
-        if self.headings == 1:
-            return cell
-        return cell * self.headings + heading_names(self.directions).index(heading)
+        looks = 0 if self.headings == 1 else HEADING_NAMES[self.directions].index(heading)
+        return int(self.poses(np.array([row, column]), looks))
 
-    def poses(self, places: NDArray[np.integer], headings: NDArray[np.integer]) -> Poses:
+    def poses(self, places: NDArray[np.integer], headings: NDArray[np.integer] | int) -> Poses:
         """The poses at these rows and columns [n, 2] with these headings [n]."""
         cells = (np.asarray(places, np.int64) + 1) @ np.array([self._width, 1])
         return cells * self.headings + headings
@@ -168,25 +165,19 @@ class Grid:
             level = np.unique(after[~seen[after]])
 
 
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """How cells are measured, in cells or in metres from a corner, and what is drawn below them."""
-
-    cell_size: float = 1.0
-    corner: tuple[float, float] | None = None
-    backdrop: NDArray[np.uint8] | None = None
-
-
 def grid_simulator(
     grid: Grid,
     starts: Sequence[int],
     *,
     horizon: int,
     rewards: Rewards,
-    scale: Scale,
     source: str,
+    **scale: Any,
 ) -> AbstractSimulator:
-    """The simulator of all poses within the horizon; states are (x, y) or (x, y, heading)."""
+    """The simulator of all poses within the horizon; states are (x, y) or (x, y, heading).
+
+    `scale` is what `GridLayout` knows beside the grid: how cells are measured and drawn.
+    """
     first = np.array(starts, dtype=np.int64)
     found: list[Poses] = []
     for depth, level in enumerate(grid.levels(first)):
@@ -206,12 +197,10 @@ def grid_simulator(
     pay[last:] = 0.0
     layout = GridLayout(
         grid.cells,
-        grid.places(poses),
-        headings=poses % grid.directions if grid.headings > 1 else None,
-        cell_size=scale.cell_size,
-        corner=scale.corner,
+        grid.places(poses).astype(np.int32),
+        headings=(poses % grid.directions).astype(np.int8) if grid.headings > 1 else None,
         directions=grid.directions,
-        backdrop=scale.backdrop,
+        **scale,
     )
     return AbstractSimulator(
         index(after),
@@ -237,7 +226,7 @@ def _labels(layout: GridLayout) -> list[Hashable]:
     else:
         columns = [x.round(6).tolist(), y.round(6).tolist()]
     if layout.headings is not None:
-        names = heading_names(layout.directions)
+        names = HEADING_NAMES[layout.directions]
         columns.append([names[h] for h in layout.headings.tolist()])
     return list(zip(*columns, strict=True))
 
@@ -245,7 +234,7 @@ def _labels(layout: GridLayout) -> list[Hashable]:
 def checked_heading(heading: str, directions: int = 4) -> str:
     """A heading as one of N, E, S, W, or of eight."""
     given = str(heading).upper()
-    names = heading_names(directions)
+    names = HEADING_NAMES[directions]
     known = given if given in names else given[:1]
     if not known or known not in names or (len(given) == 2 and known != given):
         raise MapError(f"heading: {heading!r} is none of {', '.join(names)}")

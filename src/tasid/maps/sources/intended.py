@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps.planning.perturbation import PerturbedMDP
+from tasid.maps.planning.perturbation import PerturbedMDP, pay_range
 from tasid.maps.simulator import AbstractSimulator
 
 Outcomes = list[tuple[float, int, float, bool]]
@@ -85,7 +85,7 @@ def _kept(
     strangers = set(mass) - set(successor.tolist())
     if strangers:
         return -1.0, f"it may lead to state {min(strangers)}, where no action of the map leads"
-    low, high = _range(mass, successor, reward)
+    low, high = pay_range(mass, successor, reward)
     slack = _SAME * max(1.0, float(np.abs(reward).max()))
     if not low - slack <= pay <= high + slack:
         return (
@@ -110,7 +110,7 @@ def _spread(
     """A row of ξ with ξ(a) ≥ `kept`: the rest on each outcome's worst and best paid actions."""
     mass, pay = _mass(outcomes), sum(p * r for p, _, r, _ in outcomes)
     mass[int(successor[a])] = mass.get(int(successor[a]), 0.0) - kept
-    low, high = _range(mass, successor, reward)
+    low, high = pay_range(mass, successor, reward)
     rest = pay - kept * reward[a]
     share = np.clip((rest - low) / (high - low), 0.0, 1.0) if high - low > _SAME else 0.0
     xi = np.zeros(len(successor))
@@ -127,14 +127,3 @@ def _mass(outcomes: Outcomes) -> dict[int, float]:
     for p, after, _, _ in outcomes:
         mass[after] = mass.get(after, 0.0) + p
     return mass
-
-
-def _range(
-    mass: dict[int, float], successor: NDArray[np.integer], reward: NDArray[np.float64]
-) -> tuple[float, float]:
-    """The least and the most that this mass on outcomes can pay."""
-    pays = {after: reward[successor == after] for after in mass}
-    return (
-        float(sum(part * pays[after].min() for after, part in mass.items())),
-        float(sum(part * pays[after].max() for after, part in mass.items())),
-    )

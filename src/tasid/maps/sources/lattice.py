@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from tasid.maps.layout import FREE, UNKNOWN, WALL, centres_of
+from tasid.maps.size import MapError
 from tasid.maps.sources.grid import COMPASS
 from tasid.maps.sources.map_server import OccupancyMap
 from tasid.maps.sources.reach import beside, components
-from tasid.maps.sources.trouble import MapError
 
 Pixels = NDArray[np.uint8]
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from tasid.maps.layout import FREE, UNKNOWN, WALL
-from tasid.maps.sources.trouble import MapError, finite
+from tasid.maps.size import MapError, finite
 
 _NEEDED = ("image", "resolution", "origin", "occupied_thresh", "free_thresh", "negate")
 _MOST_YAML_BYTES = 2**16

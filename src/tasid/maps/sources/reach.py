@@ -12,8 +12,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tasid.maps.layout import FREE, GOAL, HAZARD
+from tasid.maps.size import MapError, MapWarning
 from tasid.maps.sources.grid import COMPASS, Grid
-from tasid.maps.sources.trouble import MapError, MapWarning
 
 Place = tuple[int, int]
 _WIDEST, _TALLEST = 72, 36

@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.lib.format import (
-    MAGIC_PREFIX,
-    read_array_header_1_0,
-    read_array_header_2_0,
-    read_magic,
-)
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tasid.maps.origin import Origin
+from tasid.maps.layout import Origin
 from tasid.maps.simulator import AbstractSimulator, as_label
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.size import MapError
 
 _MOST_BYTES = 2**31
-_HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _NEEDED = ("successor", "reward")
 _KNOWN = (*_NEEDED, "horizon", "start", "start_probabilities", "states")
 
@@ -64,7 +59,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
         raise MapError(f"{file}: no such file")
     try:
         with file.open("rb") as handle:
-            if handle.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
+            if handle.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
                 raise MapError(f"{file}: holds one array, not named tables; write it with savez")
             _check_sizes(file, handle)
             handle.seek(0)
@@ -83,7 +78,7 @@ def _check_sizes(file: Path, handle: BinaryIO) -> None:
     with zipfile.ZipFile(handle) as archive:
         for member in archive.infolist():
             with archive.open(member) as array:
-                read = _HEADERS.get(read_magic(array))
+                read = _HEADERS.get(npy.read_magic(array))
                 if read is None:
                     raise ValueError(f"{member.filename} is of an unknown version")
                 shape, _, dtype = read(array)

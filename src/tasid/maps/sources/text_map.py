@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from tasid.maps.layout import FREE, GOAL, HAZARD, WALL
 from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.sources.grid import Grid, Rewards, Scale, checked_heading, grid_simulator
+from tasid.maps.size import MapError
+from tasid.maps.sources.grid import Grid, Rewards, checked_heading, grid_simulator
 from tasid.maps.sources.reach import checked_horizon
-from tasid.maps.sources.trouble import MapError
 
 CELLS = {"#": WALL, ".": FREE, "S": FREE, "G": GOAL, "L": HAZARD}
 
@@ -45,7 +45,6 @@ def from_text_map(
         poses,
         horizon=checked_horizon(grid, poses, horizon),
         rewards=Rewards(goal_reward, hazard_reward, step_reward),
-        scale=Scale(),
         source="text map",
     )
 

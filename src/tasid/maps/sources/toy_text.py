@@ -7,37 +7,27 @@ state in which episodes end absorbs: nothing happens there and nothing is paid a
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps.layout import FREE, GOAL, HAZARD, GridLayout
-from tasid.maps.origin import Origin
+from tasid.maps.layout import FREE, GOAL, HAZARD, GridLayout, Origin
 from tasid.maps.planning.perturbation import PerturbedMDP
 from tasid.maps.simulator import AbstractSimulator
-from tasid.maps.sources.gym_id import GYM, make_by_id
+from tasid.maps.size import MapError, MapWarning
+from tasid.maps.sources.by_name import GYM, make_by_id
 from tasid.maps.sources.intended import Outcomes, intended, world_of
-from tasid.maps.sources.trouble import MapError, MapWarning
 
 _CHOICES = ("refuse", "most-likely")
 
 
-@dataclass(frozen=True, eq=False)
-class ToyText:
+class ToyText(NamedTuple):
     """The map of a toy-text environment, and the environment's own latent MDP."""
 
     simulator: AbstractSimulator
     world: PerturbedMDP | None
     """The environment as a perturbation of the map; None if it is none for any η."""
-    why: str
-    """If there is no `world`: where it fails, and how."""
-
-    @property
-    def eta(self) -> float | None:
-        """The smallest η for which the environment is an η-perturbation of the map."""
-        return self.simulator.origin.implied_eta if self.simulator.origin else None
 
 
 def from_toy_text(
@@ -90,7 +80,7 @@ def from_toy_text(
     layout = _layout(base, [*range(len(table)), *final], successor)
     origin = Origin(f"toy text {name}", implied_eta=eta, layout=layout)
     simulator = bare.replaced(origin=origin)
-    return ToyText(simulator, None if world is None else PerturbedMDP(simulator, world.xi), why)
+    return ToyText(simulator, None if world is None else PerturbedMDP(simulator, world.xi))
 
 
 def _read(base: Any) -> list[list[Outcomes]]:
@@ -110,8 +100,8 @@ def _read(base: Any) -> list[list[Outcomes]]:
             raise MapError(f"env: the actions of P[{s}] are not numbered 0 … {width - 1}")
         table.append([_read_entry(given[s][a], s, a, len(given)) for a in range(width)])
     if getattr(base, "fickle_passenger", False):
-        warnings.warn("Taxi: a fickle passenger is not in the table P, so not on the map either",
-                      MapWarning, 4)  # fmt: skip
+        untold = "Taxi: a fickle passenger is not in the table P, so not on the map either"
+        warnings.warn(untold, MapWarning, 4)
     return table
 
 
@@ -144,8 +134,8 @@ def _refuse_chance(table: list[list[Outcomes]]) -> None:
 def _starts(base: Any, size: int) -> tuple[list[int], list[float]]:
     given = getattr(base, "initial_state_distrib", None)
     if given is None:
-        raise MapError(f"env: {type(base).__name__} does not say where episodes start "
-                       "(initial_state_distrib)")  # fmt: skip
+        name = type(base).__name__
+        raise MapError(f"env: {name} does not say where episodes start (initial_state_distrib)")
     mu = np.asarray(given, dtype=np.float64).ravel()
     if mu.size != size or not (mu >= 0).all() or abs(mu.sum() - 1.0) > 1e-6:
         raise MapError(f"env: initial_state_distrib is no distribution over the {size} states")
@@ -168,7 +158,10 @@ def _with_endings(
             new = {after for _, after, _, ends in outcomes if not ends} - live
             live |= new
             waiting.extend(new)
-    live -= {s for s in live & over if _stays(table[s], s)}
+    for s in live & over:
+        entries = [entry for outcomes in table[s] for entry in outcomes]
+        if all(after == s and r == 0.0 for _, after, r, _ in entries):
+            live.remove(s)  # it stays there anyway
     doubled = sorted(live & over)
     copy = {s: len(table) + place for place, s in enumerate(doubled)}
 
@@ -185,10 +178,6 @@ def _with_endings(
         for s, row in enumerate(table)
     ]
     return rows + [stay(copy[s]) for s in doubled], doubled
-
-
-def _stays(row: list[Outcomes], s: int) -> bool:
-    return all(after == s and r == 0.0 for outcomes in row for _, after, r, _ in outcomes)
 
 
 def _layout(base: Any, places: list[int], successor: NDArray[np.int64]) -> GridLayout | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,37 +19,28 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-LIGHT = {
-    "paper": "#fcfbf8",
-    "ink": "#1f2328",
-    "muted": "#5f646a",
-    "line": "#dddbd4",
-    "edge": "#c6c3ba",
-    "learned": "#2f5d9e",
-    "fill": "#c5d5e9",
-    "robust": "#0b6e6e",
-    "nominal": "#b4501e",
-    "blind": "#6f5f95",
-    "wall": "#474c53",
-    "hazard": "#e59a76",
-    "goal": "#8cc7a0",
-    "heat": "#4577b8",
+_PALETTE = {
+    "paper": ("#fcfbf8", "#17191d"),
+    "ink": ("#1f2328", "#e7e5df"),
+    "muted": ("#5f646a", "#a2a7ad"),
+    "line": ("#dddbd4", "#30343a"),
+    "edge": ("#c6c3ba", "#4a4f57"),
+    "learned": ("#2f5d9e", "#8bb4ee"),
+    "fill": ("#c5d5e9", "#31496a"),
+    "robust": ("#0b6e6e", "#5cc2ba"),
+    "nominal": ("#b4501e", "#e8996a"),
+    "blind": ("#6f5f95", "#b6a7de"),
+    "wall": ("#474c53", "#7b828c"),
+    "hazard": ("#e59a76", "#a65c3c"),
+    "goal": ("#8cc7a0", "#3d8258"),
+    "heat": ("#4577b8", "#6f9fe0"),
 }
-DARK = {
-    "paper": "#17191d",
-    "ink": "#e7e5df",
-    "muted": "#a2a7ad",
-    "line": "#30343a",
-    "edge": "#4a4f57",
-    "learned": "#8bb4ee",
-    "fill": "#31496a",
-    "robust": "#5cc2ba",
-    "nominal": "#e8996a",
-    "blind": "#b6a7de",
-    "wall": "#7b828c",
-    "hazard": "#a65c3c",
-    "goal": "#3d8258",
-    "heat": "#6f9fe0",
+LIGHT, DARK = ({name: codes[n] for name, codes in _PALETTE.items()} for n in (0, 1))
+DOT: dict[str, Any] = {
+    "marker": "o",
+    "markeredgecolor": LIGHT["paper"],
+    "markeredgewidth": 0.8,
+    "zorder": 3,
 }
 
 _STYLE: Any = {  # matplotlib types the keys one by one
@@ -63,14 +54,11 @@ _STYLE: Any = {  # matplotlib types the keys one by one
     "axes.labelcolor": LIGHT["muted"],
     "axes.labelsize": 11.0,
     "axes.facecolor": "none",
-    "axes.linewidth": 0.8,
     "axes.axisbelow": True,
-    "axes.unicode_minus": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
     "grid.color": LIGHT["line"],
-    "grid.linewidth": 0.8,
     "xtick.color": LIGHT["edge"],
     "ytick.color": LIGHT["edge"],
     "xtick.labelcolor": LIGHT["muted"],
@@ -145,6 +133,15 @@ def label(
     """Text so many points above a place, or below it."""
     style |= {"color": LIGHT[colour], "fontsize": size, "va": "bottom" if rise > 0 else "top"}
     axes.annotate(text, place, (0, rise), textcoords="offset points", ha=ha, **style)
+
+
+def draw_legend(
+    figure: Figure, entries: Sequence[tuple[Any, str]], columns: int, **style: Any
+) -> None:
+    """Keys and their names in the upper left corner."""
+    handles, names = zip(*entries, strict=True)
+    tight = {"borderaxespad": 0.2, "borderpad": 0, "labelspacing": 0.4, "bbox_to_anchor": (0, 1)}
+    figure.legend(handles, names, loc="upper left", ncols=columns, **tight | style)
 
 
 def picture_bytes(figure: Figure, kind: str) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,42 +26,55 @@ _CORNERS = np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]])
 Shape = NDArray[np.float64]
 Shades = dict[int, float]
 """How likely each shape is."""
+Show = Callable[[int], None]
+"""Brings what was drawn to step h."""
 
 
-def shade(probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How opaque a probability is drawn: the root, so that small ones can be seen."""
-    return 0.9 * np.sqrt(np.clip(probability, 0.0, 1.0))
+def together(*shows: Show) -> Show:
+    """All of them at once."""
+
+    def show(h: int) -> None:
+        for one in shows:
+            one(h)
+
+    return show
 
 
-class Clouds:
+class FramePanel(NamedTuple):
+    """Part of a frame."""
+
+    aspect: float
+    """Width over height at which it looks right."""
+    draw: Callable[[Axes], Show]
+    """Puts everything on the axes that does not change from step to step."""
+
+
+def _clouds(axes: Axes, shapes: Sequence[Shape], steps: Sequence[Shades]) -> Show:
     """Shapes on a map, each as opaque as it is believed in."""
+    rgba = np.tile(to_rgba(HEAT, 0.0), (len(shapes), 1))
+    drawn = PolyCollection(list(shapes), facecolors=rgba, edgecolors="none", linewidths=0, zorder=3)
+    axes.add_collection(drawn)
 
-    def __init__(self, axes: Axes, shapes: Sequence[Shape], steps: Sequence[Shades]) -> None:
-        self._steps = steps
-        self._rgba = np.tile(to_rgba(HEAT, 0.0), (len(shapes), 1))
-        self._drawn = PolyCollection(
-            list(shapes), facecolors=self._rgba, edgecolors="none", linewidths=0, zorder=3
-        )
-        axes.add_collection(self._drawn)
-
-    def show(self, h: int) -> None:
-        """Bring the shapes to step h."""
-        likely = np.zeros(len(self._rgba))
-        for shape, probability in self._steps[h].items():
+    def show(h: int) -> None:
+        likely = np.zeros(len(rgba))
+        for shape, probability in steps[h].items():
             likely[shape] = probability
-        self._rgba[:, 3] = shade(likely)
-        self._drawn.set_facecolor([tuple(row) for row in self._rgba.tolist()])
+        # The root, so that small probabilities can be seen.
+        rgba[:, 3] = 0.9 * np.sqrt(np.clip(likely, 0.0, 1.0))
+        drawn.set_facecolor([tuple(row) for row in rgba.tolist()])
+
+    return show
 
 
-def grid_clouds(axes: Axes, beliefs: Sequence[Belief], layout: GridLayout) -> Clouds:
+def grid_clouds(axes: Axes, beliefs: Sequence[Belief], layout: GridLayout) -> Show:
     """A cell for every state; where states look somewhere, the quarter of it on that side."""
     steps = [_likely(belief) for belief in beliefs]
     drawn = {state: place for place, state in enumerate(sorted(set().union(*steps)))}
     shapes = [_on_grid(layout, state) for state in drawn]
-    return Clouds(axes, shapes, [{drawn[s]: p for s, p in step.items()} for step in steps])
+    return _clouds(axes, shapes, [{drawn[s]: p for s, p in step.items()} for step in steps])
 
 
-def lane_clouds(axes: Axes, beliefs: Sequence[Belief], rows: Mapping[int, int]) -> Clouds:
+def lane_clouds(axes: Axes, beliefs: Sequence[Belief], rows: Mapping[int, int]) -> Show:
     """A field for every step and lane; those of earlier steps stay."""
     shapes: list[Shape] = []
     so_far: Shades = {}
@@ -73,7 +87,7 @@ def lane_clouds(axes: Axes, beliefs: Sequence[Belief], rows: Mapping[int, int]) 
             so_far = so_far | {len(shapes): probability}
             shapes.append(_CORNERS * [1.0, 0.8] + [h, lane])
         steps.append(so_far)
-    return Clouds(axes, shapes, steps)
+    return _clouds(axes, shapes, steps)
 
 
 def _likely(belief: Belief) -> Shades:
@@ -89,38 +103,34 @@ def _on_grid(layout: GridLayout, state: int) -> Shape:
     return np.vstack([_CORNERS[[heading, (heading + 1) % 4]], [0.0, 0.0]]) + middle
 
 
-class Likeliest:
+def likeliest(episode: Episode, beliefs: Sequence[Belief]) -> FramePanel:
     """The few likeliest states of a step as bars; the true one, where it is known, is framed."""
+    truth, states = episode.truth, episode.policy.simulator.states
 
-    aspect = 1.3
-
-    def __init__(self, episode: Episode, beliefs: Sequence[Belief]) -> None:
-        self._episode, self._beliefs = episode, beliefs
-
-    def draw(self, axes: Axes) -> None:
-        """Empty bars, and room for their names."""
+    def draw(axes: Axes) -> Show:
         axes.set_xlim(0, 1)
         axes.set_ylim(_ROWS - 0.35, -0.65)
         axes.set_xticks([0, 0.5, 1])
         axes.set_yticks([])
         axes.tick_params(labelsize=8.5)
         axes.grid(axis="x")
-        self._bars = axes.barh(np.arange(_ROWS) + 0.12, np.zeros(_ROWS), 0.4, color=HEAT)
-        self._names = [
+        bars = axes.barh(np.arange(_ROWS) + 0.12, np.zeros(_ROWS), 0.4, color=HEAT)
+        names = [
             axes.text(0.0, row - 0.14, "", fontsize=9.0, va="bottom", color=LIGHT["ink"])
             for row in range(_ROWS)
         ]
 
-    def show(self, h: int) -> None:
-        """Bring the bars to step h."""
-        likely = list(_likely(self._beliefs[h]).items())[:_ROWS]
-        likely += [(-1, 0.0)] * (_ROWS - len(likely))
-        truth = self._episode.truth
-        states = self._episode.policy.simulator.states
-        for bar, name, (state, probability) in zip(self._bars, self._names, likely, strict=True):
-            bar.set_width(probability)
-            true = truth is not None and state == int(truth[h])
-            bar.set_edgecolor(LIGHT["nominal"] if true else "none")
-            bar.set_linewidth(2.0 if true else 0.0)
-            text = "" if state < 0 else f"{states[state]!s:.28}  {probability:.2f}"
-            name.set_text(printable(text))
+        def show(h: int) -> None:
+            likely = list(_likely(beliefs[h]).items())[:_ROWS]
+            likely += [(-1, 0.0)] * (_ROWS - len(likely))
+            for bar, name, (state, probability) in zip(bars, names, likely, strict=True):
+                bar.set_width(probability)
+                true = truth is not None and state == int(truth[h])
+                bar.set_edgecolor(LIGHT["nominal"] if true else "none")
+                bar.set_linewidth(2.0 if true else 0.0)
+                text = "" if state < 0 else f"{states[state]!s:.28}  {probability:.2f}"
+                name.set_text(printable(text))
+
+        return show
+
+    return FramePanel(1.3, draw)

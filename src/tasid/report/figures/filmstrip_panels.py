@@ -1,13 +1,13 @@
 """The two panels of a frame: what the policy sees, and where on the map it believes it is.
 
-A panel is drawn once and then moved from step to step with `show`.
+A panel is drawn once and then moved from step to step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from tasid.maps.layout import FREE, GOAL, HAZARD, GridLayout
 from tasid.report.figures.drawing import LIGHT
-from tasid.report.figures.filmstrip_beliefs import Clouds, Likeliest, grid_clouds, lane_clouds
+from tasid.report.figures.filmstrip_beliefs import (
+    FramePanel,
+    Show,
+    grid_clouds,
+    lane_clouds,
+    likeliest,
+    together,
+)
 from tasid.report.figures.grid_picture import coloured
 from tasid.report.figures.routes import Routes, lanes_of, walk
 from tasid.report.text.wording import shortened
@@ -50,42 +57,28 @@ _TRUE_TRAIL: dict[str, Any] = {"color": "#e9bfa5", "linewidth": 5.0, "zorder": 5
 _PLAN: dict[str, Any] = {"color": LIGHT["edge"], "linewidth": 1.6, "zorder": 4}
 
 
-class FramePanel(Protocol):
-    """Part of a frame."""
-
-    @property
-    def aspect(self) -> float:
-        """Width over height at which it looks right."""
-
-    def draw(self, axes: Axes) -> None:
-        """Put everything on the axes that does not change from step to step."""
-
-    def show(self, h: int) -> None:
-        """Bring the axes to step h."""
-
-
 def observation_panel(episode: Episode) -> FramePanel:
     """Images as they are, short vectors as bars, anything else as a heat map."""
     x = episode.observations
     if x.ndim in (3, 4) and min(x.shape[1:3]) > 1 and (x.ndim == 3 or x.shape[3] in (1, 3, 4)):
-        return _Picture(_as_picture(x))
+        return _picture(_as_picture(x))
     flat = x.reshape(len(x), -1).astype(np.float64)
     if flat.shape[1] <= _MOST_BARS:
-        return _Bars(flat)
+        return _bars(flat)
     rows = -(-flat.shape[1] // _HEAT_WIDTH)
     padded = np.full((len(flat), rows * _HEAT_WIDTH), np.nan)
     padded[:, : flat.shape[1]] = flat
-    return _Picture(padded.reshape(len(flat), rows, _HEAT_WIDTH))
+    return _picture(padded.reshape(len(flat), rows, _HEAT_WIDTH))
 
 
 def map_panel(episode: Episode) -> FramePanel:
     """Grid maps from above; layered ones as lanes; of others the likeliest states, or the way."""
     plan = episode.policy.plan
     if plan.simulator.layout is not None:
-        return _Grid(episode, plan.simulator.layout)
+        return _grid(episode, plan.simulator.layout)
     if episode.beliefs is not None and lanes_of(Routes(plan, plan)) is None:
-        return Likeliest(episode, episode.beliefs)
-    return _Timeline(episode)
+        return likeliest(episode, episode.beliefs)
+    return _timeline(episode)
 
 
 def _as_picture(x: NDArray[Any]) -> NDArray[Any]:
@@ -101,39 +94,27 @@ def _as_picture(x: NDArray[Any]) -> NDArray[Any]:
     return (x - low) / max(high - low, 1e-12)
 
 
-class _Picture:
-    def __init__(self, pictures: NDArray[Any]) -> None:
-        self._pictures = pictures
+def _picture(pictures: NDArray[Any]) -> FramePanel:
+    rows, columns = pictures.shape[1:3]
 
-    @property
-    def aspect(self) -> float:
-        rows, columns = self._pictures.shape[1:3]
-        return float(np.clip(columns / rows, 0.5, 2.0))
-
-    def draw(self, axes: Axes) -> None:
+    def draw(axes: Axes) -> Show:
         scale: dict[str, Any] = {}
-        if self._pictures.ndim == 3:
-            low, high = np.nanmin(self._pictures), np.nanmax(self._pictures)
+        if pictures.ndim == 3:
+            low, high = np.nanmin(pictures), np.nanmax(pictures)
             scale = {"cmap": "gray", "vmin": low, "vmax": max(high, low + 1e-12)}
-        self._image = axes.imshow(
-            self._pictures[0], interpolation="nearest", aspect="equal", **scale
-        )
+        image = axes.imshow(pictures[0], interpolation="nearest", aspect="equal", **scale)
         axes.set_axis_off()
+        return lambda h: image.set_data(pictures[h])
 
-    def show(self, h: int) -> None:
-        self._image.set_data(self._pictures[h])
+    return FramePanel(float(np.clip(columns / rows, 0.5, 2.0)), draw)
 
 
-class _Bars:
-    aspect = 1.0
+def _bars(numbers: NDArray[np.float64]) -> FramePanel:
+    size = numbers.shape[1]
 
-    def __init__(self, numbers: NDArray[np.float64]) -> None:
-        self._numbers = numbers
-
-    def draw(self, axes: Axes) -> None:
-        size = self._numbers.shape[1]
-        self._bars = axes.bar(range(size), self._numbers[0], width=0.8, color=LIGHT["muted"])
-        low, high = min(self._numbers.min(), 0.0), max(self._numbers.max(), 0.0)
+    def draw(axes: Axes) -> Show:
+        bars = axes.bar(range(size), numbers[0], width=0.8, color=LIGHT["muted"])
+        low, high = min(numbers.min(), 0.0), max(numbers.max(), 0.0)
         room = 0.05 * max(high - low, 1e-12)
         axes.set_ylim(low - room, high + room)
         axes.set_xlim(-0.8, size - 0.2)
@@ -141,41 +122,44 @@ class _Bars:
         axes.set_xticks([])
         axes.tick_params(labelsize=8.5)
 
-    def show(self, h: int) -> None:
-        for bar, height in zip(self._bars, self._numbers[h], strict=True):
-            bar.set_height(height)
+        def show(h: int) -> None:
+            for bar, height in zip(bars, numbers[h], strict=True):
+                bar.set_height(height)
+
+        return show
+
+    return FramePanel(1.0, draw)
 
 
-class _Moved:
-    """The belief, the truth where it is known, and the ways of both so far."""
+def _moved(
+    axes: Axes,
+    episode: Episode,
+    places: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    size: float,
+    angles: NDArray[np.float64] | None = None,
+) -> Show:
+    """Where it believes to be, the truth where it is known, and the ways of both so far.
 
-    def __init__(
-        self,
-        axes: Axes,
-        episode: Episode,
-        places: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-        clouds: Clouds | None,
-        size: float,
-    ) -> None:
-        self._clouds, self._ways = clouds, []
-        for states, trail, mark in (
-            (episode.states, _TRAIL, {"markersize": size, **BELIEF}),
-            (episode.truth, _TRUE_TRAIL, {"markersize": 1.6 * size, **TRUTH}),
-        ):
-            if states is not None:
-                (line,), (dot,) = axes.plot([], [], **trail), axes.plot([], [], **mark)
-                self._ways.append((states, _trail(episode, states, places(states)), line, dot))
+    Marks are turned by degrees clockwise from north.
+    """
+    ways = []
+    for states, trail, mark in (
+        (episode.states, _TRAIL, {"markersize": size, **BELIEF}),
+        (episode.truth, _TRUE_TRAIL, {"markersize": 1.6 * size, **TRUTH}),
+    ):
+        if states is not None:
+            (line,), (dot,) = axes.plot([], [], **trail), axes.plot([], [], **mark)
+            ways.append((states, _trail(episode, states, places(states)), line, dot))
 
-    def show(self, h: int, angles: NDArray[np.float64] | None = None) -> None:
-        """Bring them to step h, the marks turned by degrees clockwise from north."""
-        if self._clouds is not None:
-            self._clouds.show(h)
-        for states, trail, line, dot in self._ways:
-            line.set_data(*trail[: 2 * h + 1].T)
-            dot.set_data(*trail[2 * h : 2 * h + 1].T)
+    def show(h: int) -> None:
+        for states, way, line, dot in ways:
+            line.set_data(*way[: 2 * h + 1].T)
+            dot.set_data(*way[2 * h : 2 * h + 1].T)
             if angles is not None:
                 arrow: Any = (3, 0, -float(angles[states[h]]))
                 dot.set_marker(arrow)
+
+    return show
 
 
 def _trail(
@@ -192,30 +176,23 @@ def _trail(
     return trail
 
 
-class _Grid:
+def _grid(episode: Episode, layout: GridLayout) -> FramePanel:
     """The map from above, cut to what matters if it is large."""
-
-    def __init__(self, episode: Episode, layout: GridLayout) -> None:
-        self._episode, self._layout = episode, layout
+    shape = rows, columns = layout.cells.shape
+    low, high = np.zeros(2, int), np.array(shape)
+    if max(shape) > _WHOLE:
         met = [*episode.states, *([] if episode.truth is None else episode.truth)]
         for belief in episode.beliefs or ():
             met += belief.states[belief.probabilities >= _SHOWN].tolist()
-        rows, columns = layout.cells.shape
-        low, high = np.zeros(2, int), np.array([rows, columns])
-        if max(rows, columns) > _WHOLE:
-            places = layout.positions[np.array(met)]
-            low = np.maximum(places.min(axis=0) - _MARGIN, 0)
-            high = np.minimum(places.max(axis=0) + _MARGIN + 1, high)
-        self._low, self._high = low, high
+        places = layout.positions[np.array(met)]
+        low = np.maximum(places.min(axis=0) - _MARGIN, 0)
+        high = np.minimum(places.max(axis=0) + _MARGIN + 1, high)
 
-    @property
-    def aspect(self) -> float:
-        rows, columns = self._high - self._low
-        return float(np.clip(columns / rows, 0.45, 2.2))
+    def cells(states: NDArray[np.int64]) -> NDArray[np.float64]:
+        return layout.positions[states][:, ::-1].astype(np.float64)
 
-    def draw(self, axes: Axes) -> None:
-        rows, columns = self._layout.cells.shape
-        for kinds in _floors(self._layout):
+    def draw(axes: Axes) -> Show:
+        for kinds in _floors(layout):
             axes.imshow(
                 coloured(kinds),
                 extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
@@ -223,26 +200,23 @@ class _Grid:
                 aspect="equal",
                 zorder=2,
             )
-        axes.set_xlim(self._low[1] - 0.5, self._high[1] - 0.5)
-        axes.set_ylim(self._high[0] - 0.5, self._low[0] - 0.5)
+        axes.set_xlim(low[1] - 0.5, high[1] - 0.5)
+        axes.set_ylim(high[0] - 0.5, low[0] - 0.5)
         axes.set_axis_off()
-        if max(self._high - self._low) <= _WHOLE:
+        if max(high - low) <= _WHOLE:
             for place in range(rows + 1):
                 axes.axhline(place - 0.5, color=LIGHT["line"], linewidth=0.6, zorder=1)
             for place in range(columns + 1):
                 axes.axvline(place - 0.5, color=LIGHT["line"], linewidth=0.6, zorder=1)
-        route = walk(self._episode.policy.plan, int(self._episode.states[0]))
-        axes.plot(*self._cells(np.array(route)).T, **_PLAN)
-        beliefs = self._episode.beliefs
-        clouds = None if beliefs is None else grid_clouds(axes, beliefs, self._layout)
-        size = float(np.clip(140.0 / max(self._high - self._low), 5.0, 13.0))
-        self._moved = _Moved(axes, self._episode, self._cells, clouds, size)
+        route = walk(episode.policy.plan, int(episode.states[0]))
+        axes.plot(*cells(np.array(route)).T, **_PLAN)
+        beliefs = episode.beliefs
+        clouds = [] if beliefs is None else [grid_clouds(axes, beliefs, layout)]
+        size = float(np.clip(140.0 / max(high - low), 5.0, 13.0))
+        return together(*clouds, _moved(axes, episode, cells, size, layout.angles))
 
-    def _cells(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self._layout.positions[states][:, ::-1].astype(np.float64)
-
-    def show(self, h: int) -> None:
-        self._moved.show(h, self._layout.angles)
+    tall, wide = high - low
+    return FramePanel(float(np.clip(wide / tall, 0.45, 2.2)), draw)
 
 
 def _floors(layout: GridLayout) -> list[NDArray[Any]]:
@@ -253,50 +227,43 @@ def _floors(layout: GridLayout) -> list[NDArray[Any]]:
     return [layout.backdrop, np.where(ends, layout.cells, FREE)]
 
 
-class _Timeline:
+def _timeline(episode: Episode) -> FramePanel:
     """States over steps: types of a layered map, or the states met in the order of their index."""
+    plan = episode.policy.plan
+    route = np.array(walk(plan, int(episode.states[0]))[:-1])
+    row, names = _rows(episode, Routes(plan, plan), route)
 
-    aspect = 1.6
-
-    def __init__(self, episode: Episode) -> None:
-        self._episode = episode
-        plan = episode.policy.plan
-        self._route = np.array(walk(plan, int(episode.states[0]))[:-1])
-        routes = Routes(plan, plan)
-        lanes = lanes_of(routes)
-        met = np.unique(
-            [
-                *episode.states,
-                *self._route,
-                *([] if episode.truth is None else episode.truth),
-                *(state for belief in episode.beliefs or () for state in belief.states),
-            ]
-        )
-        if lanes is None:
-            self._row = {int(state): place for place, state in enumerate(met)}
-            self._names = [routes.label(int(state)) for state in met]
-        else:
-            kinds = {kind: place for place, kind in enumerate(lanes.kinds)}
-            labels: Any = plan.simulator.states
-            self._row = {int(state): kinds[labels[state][1]] for state in met}
-            self._names = [f"type {kind}" for kind in lanes.kinds]
-
-    def draw(self, axes: Axes) -> None:
-        every = -(-len(self._names) // _MOST_LABELS)
-        shown = [shortened(name, 14) for name in self._names[::every]]
-        axes.set_yticks(range(0, len(self._names), every), shown)
-        axes.tick_params(labelsize=8.5)
-        axes.grid(axis="y")
-        axes.set_ylim(len(self._names) - 0.5, -0.5)
-        axes.set_xlim(-0.6, len(self._route) - 0.4)
-        axes.plot(*self._places(self._route).T, **_PLAN)
-        beliefs = self._episode.beliefs
-        clouds = None if beliefs is None else lane_clouds(axes, beliefs, self._row)
-        self._moved = _Moved(axes, self._episode, self._places, clouds, 7.0)
-
-    def _places(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
-        rows = [self._row[int(state)] for state in states]
+    def places(states: NDArray[np.int64]) -> NDArray[np.float64]:
+        rows = [row[int(state)] for state in states]
         return np.column_stack([np.arange(len(rows)), rows]).astype(np.float64)
 
-    def show(self, h: int) -> None:
-        self._moved.show(h)
+    def draw(axes: Axes) -> Show:
+        every = -(-len(names) // _MOST_LABELS)
+        axes.set_yticks(
+            range(0, len(names), every), [shortened(name, 14) for name in names[::every]]
+        )
+        axes.tick_params(labelsize=8.5)
+        axes.grid(axis="y")
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(-0.6, len(route) - 0.4)
+        axes.plot(*places(route).T, **_PLAN)
+        beliefs = episode.beliefs
+        clouds = [] if beliefs is None else [lane_clouds(axes, beliefs, row)]
+        return together(*clouds, _moved(axes, episode, places, 7.0))
+
+    return FramePanel(1.6, draw)
+
+
+def _rows(
+    episode: Episode, routes: Routes, route: NDArray[np.int64]
+) -> tuple[dict[int, int], list[str]]:
+    """The row of every state that is drawn, and the names of the rows."""
+    believed = (state for belief in episode.beliefs or () for state in belief.states)
+    truth: Any = () if episode.truth is None else episode.truth
+    met = np.unique([*episode.states, *route, *truth, *believed]).tolist()
+    lanes = lanes_of(routes)
+    if lanes is None:
+        return {state: row for row, state in enumerate(met)}, [routes.label(s) for s in met]
+    labels: Any = routes.simulator.states
+    row = {state: lanes.kinds.index(labels[state][1]) for state in met}
+    return row, [f"type {kind}" for kind in lanes.kinds]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tasid.maps.layout import GOAL, HAZARD, UNKNOWN, WALL, GridLayout
 from tasid.maps.planning.flips import LARGEST_ETA, Place, Span, Way, in_words, spans_of, way_of
-from tasid.report.figures.drawing import LIGHT, axes_inside, blank
+from tasid.report.figures.drawing import LIGHT, axes_inside, blank, draw_legend
 from tasid.report.figures.grid_heat import (
     Heat,
     arrival_heat,
@@ -80,7 +80,8 @@ def draw_grid(
     if layout is None:
         raise ValueError("simulator: has no layout; only grid maps can be drawn as grids")
     lines = _lines(routes, flips=flips)
-    legend = [*((line.key, line.name) for line in lines), *_legend(layout)]
+    keys = [(Line2D([], [], **line.style), line.name) for line in lines]
+    legend: list[tuple[Any, str]] = [*keys, *_legend(layout)]
     if marks:
         legend.append((Line2D([], [], **_DOOR), "door lost"))
     note = fill(in_words(routes.changes, routes.plan.eta), int(width / 6.4)) if flips else ""
@@ -104,10 +105,8 @@ def draw_grid(
         _draw_line(axes, line, layout)
     _draw_ends(axes, routes, layout, scale)
     _draw_frame(axes, layout, low, high)
-    handles, names = zip(*legend, strict=True)
-    figure.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1), ncols=columns_of_names,
-                  borderaxespad=0.2, borderpad=0, handlelength=2.2, labelspacing=0.4,
-                  columnspacing=1.6, fontsize=10.5)  # fmt: skip
+    look = {"handlelength": 2.2, "columnspacing": 1.6, "fontsize": 10.5}
+    draw_legend(figure, legend, columns_of_names, **look)
     figure.text(0, 0, note, va="bottom", ha="left", fontsize=10.5, color=LIGHT["ink"])
     return figure
 
@@ -156,10 +155,6 @@ class _Line:
     style: dict[str, Any]
     aside: float = 0.0
     """Parts of a cell along x and y, so that ways through the same cells can be told apart."""
-
-    @property
-    def key(self) -> Line2D:
-        return Line2D([], [], **self.style)
 
 
 def _lines(routes: Routes, *, flips: bool) -> list[_Line]:

@@ -19,6 +19,7 @@ from tasid.report.figures.drawing import (
     LIGHT,
     axes_inside,
     blank,
+    draw_legend,
     house_style,
     label,
     picture_bytes,
@@ -26,7 +27,6 @@ from tasid.report.figures.drawing import (
 from tasid.report.figures.grid_picture import draw_grid
 from tasid.report.figures.routes import (
     Columns,
-    Fold,
     RouteLanes,
     Routes,
     columns_of,
@@ -93,13 +93,13 @@ def draw_routes(routes: Routes, *, width: float) -> Figure:
     """
     lanes, legend = lanes_of(routes), _legend(routes)
     if lanes is None:
-        walks = routes.robust_walks, routes.nominal_walks
+        walks = routes.walks
         met = sorted({state for walk in (*walks[0], *walks[1]) for state in walk})
         every = -(-len(met) // _MOST_ROWS)
         names = [shortened(routes.label(state), 18) for state in met[::every]]
         left, height = 20.0 + 6.6 * max(map(len, names)), 20.0 * min(max(len(met), 3), _MOST_ROWS)
     else:
-        walks = lanes.robust, lanes.nominal
+        walks = lanes.walks
         met, every, names = list(lanes.kinds), 1, [f"type {kind}" for kind in lanes.kinds]
         left, height = 54.0, _LANE_HEIGHT * (len(met) - 1) + 36
         legend.append((Line2D([], [], **_EDGE), "all moves on the map"))
@@ -108,7 +108,7 @@ def draw_routes(routes: Routes, *, width: float) -> Figure:
     inner = width - left - right
     columns = columns_of(routes.simulator.horizon, int(inner / _PIXELS_PER_COLUMN))
     top = 26.0 if width >= WIDE else 10.0 + 16.0 * len(legend)
-    top += 0 if columns.fold is None else 20
+    top += 20 if columns.hidden else 0
     figure = blank(width, top + height + bottom)
     axes = axes_inside(figure, left=left, right=right, top=top, bottom=bottom)
     axes.set_yticks(range(0, len(met), every), names)
@@ -121,10 +121,11 @@ def draw_routes(routes: Routes, *, width: float) -> Figure:
     _draw_walks(axes, "robust", walks[0], columns, row)
     if not routes.same:
         _draw_walks(axes, "nominal", walks[1], columns, row)
-    if columns.fold is not None:
-        _draw_fold(axes, lanes, columns, columns.fold, row)
+    if columns.hidden:
+        _draw_fold(axes, lanes, columns, row)
     _draw_axis(axes, columns, inner, "step" if lanes is None else "layer")
-    _draw_legend(figure, legend, width)
+    beside = len(legend) if width >= WIDE else 1
+    draw_legend(figure, legend, beside, handlelength=2.4, columnspacing=2.0)
     return figure
 
 
@@ -147,9 +148,9 @@ def _draw_walks(
 def _stretches(columns: Columns) -> list[list[int]]:
     """The layers shown, in one piece, or in two around a fold."""
     layers = list(columns.place)
-    if columns.fold is None:
+    if not columns.hidden:
         return [layers]
-    cut = layers.index(columns.fold.last)
+    cut = layers.index(columns.hidden.stop)
     return [layers[:cut], layers[cut:]]
 
 
@@ -169,19 +170,18 @@ def _draw_map(axes: Axes, lanes: RouteLanes, columns: Columns, row: dict[int, in
         axes.plot(list(place.values()), [lane] * len(place), **_STATE)
 
 
-def _draw_fold(
-    axes: Axes, lanes: RouteLanes | None, columns: Columns, fold: Fold, row: dict[int, int]
-) -> None:
+def _draw_fold(axes: Axes, lanes: RouteLanes | None, columns: Columns, row: dict[int, int]) -> None:
     """In place of the hidden layers, how much of them each route spends in each lane."""
-    ends = [columns.place[fold.first], columns.place[fold.last]]
-    middle, name = sum(ends) / 2, f"{len(fold.hidden)} steps more"
+    hidden = columns.hidden
+    ends = [columns.place[hidden.start - 1], columns.place[hidden.stop]]
+    middle, name = sum(ends) / 2, f"{len(hidden)} steps more"
     if lanes is not None:
-        name = f"share of {len(fold.hidden)} layers"
-        both = [(lanes.robust, "robust", 3), (lanes.nominal, "nominal", -3)]
+        name = f"share of {len(hidden)} layers"
+        both = list(zip(lanes.walks, ("robust", "nominal"), (3, -3), strict=True))
         for kind, lane in row.items():
             axes.plot([ends[0] + 0.5, ends[1] - 0.5], [lane, lane], **_FOLDED)
-            for walks, colour, rise in both[: 1 if lanes.robust == lanes.nominal else 2]:
-                label(axes, _percent(share(walks, kind, fold.hidden)), (middle, lane), rise, colour)
+            for walks, colour, rise in both[: len(set(lanes.walks))]:
+                label(axes, _percent(share(walks, kind, hidden)), (middle, lane), rise, colour)
     label(axes, name, (middle, 1), 4, "muted", xycoords=axes.get_xaxis_transform())
 
 
@@ -195,8 +195,8 @@ def _draw_axis(axes: Axes, columns: Columns, pixels: float, unit: str) -> None:
     """Tick labels at the ends, at a fold, and at round numbers as far as there is room."""
     room = 30.0 * max(columns.width, 1.0) / pixels
     layers = list(columns.place)
-    fold = columns.fold
-    ends = [layers[0], layers[-1], *((fold.first, fold.last) if fold else ())]
+    hidden = columns.hidden
+    ends = [layers[0], layers[-1], *((hidden.start - 1, hidden.stop) if hidden else ())]
     step = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500) if s >= room), 1000)
     chosen: list[int] = []
     for layer in [*ends, *(layer for layer in layers if layer % step == 0)]:
@@ -215,19 +215,3 @@ def _legend(routes: Routes) -> list[tuple[Line2D, str]]:
         name = "plan for η = 0" if eta == "0" else f"robust plan, η = {eta}, and plan for η = 0"
         return [(robust, name)]
     return [(robust, f"robust plan, η = {eta}"), (nominal, "plan for η = 0, which trusts the map")]
-
-
-def _draw_legend(figure: Figure, legend: Sequence[tuple[Line2D, str]], width: float) -> None:
-    handles, names = zip(*legend, strict=True)
-    figure.legend(
-        handles,
-        names,
-        loc="upper left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.2,
-        ncols=len(names) if width >= WIDE else 1,
-        handlelength=2.4,
-        columnspacing=2.0,
-        labelspacing=0.4,
-        borderpad=0,
-    )

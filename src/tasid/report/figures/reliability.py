@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 from scipy.stats import binomtest
 
 from tasid.learning.monitor import Calibration
-from tasid.report.figures.drawing import LIGHT, label, panel
+from tasid.report.figures.drawing import DOT, LIGHT, label, panel
 from tasid.report.text.wording import count, percent
 
 _CONFIDENCE = 0.95
@@ -19,28 +21,14 @@ def reliability_panel(calibration: Calibration) -> Figure:
     """Fraction that came true against confidence, with 95 % intervals, beside the diagonal."""
     figure, axes = _panel("came true, by confidence")
     axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1.0, dashes=(2, 2))
-    axes.annotate(
-        "dashed: perfectly calibrated",
-        (0.03, 0.97),
-        va="top",
-        color=LIGHT["muted"],
-        fontsize=10.5,
-    )
+    note: dict[str, Any] = {"va": "top", "color": LIGHT["muted"], "fontsize": 10.5}
+    axes.annotate("dashed: perfectly calibrated", (0.03, 0.97), **note)
     counted = calibration.correct.dtype == bool
     for said, was, number in calibration.bins:
         if counted:  # probabilities of whole episodes are no independent coins
             low, high = binomtest(round(was * number), number).proportion_ci(_CONFIDENCE)
             axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
-        axes.plot(
-            [said],
-            [was],
-            marker="o",
-            markersize=6.0,
-            color=LIGHT["learned"],
-            markeredgecolor=LIGHT["paper"],
-            markeredgewidth=0.8,
-            zorder=3,
-        )
+        axes.plot([said], [was], markersize=6.0, color=LIGHT["learned"], **DOT)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     axes.yaxis.set_major_formatter(FuncFormatter(_as_percent))

@@ -22,7 +22,9 @@ MAX_LANES = 12
 FOLD_WIDTH = 8
 """In columns."""
 
-Edge = tuple[int, int]
+Ways = tuple[tuple[int, ...], ...]
+Pair = tuple[Ways, Ways]
+"""Of the robust and of the nominal plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +50,12 @@ class Routes:
         return likeliest_starts(self.simulator)
 
     @cached_property
-    def robust_walks(self) -> tuple[tuple[int, ...], ...]:
-        """The robust plan's states at layers 0 … H, from each start."""
-        return tuple(walk(self.plan, start) for start in self.starts)
-
-    @cached_property
-    def nominal_walks(self) -> tuple[tuple[int, ...], ...]:
-        """The nominal plan's states, likewise."""
-        return tuple(walk(self.nominal, start) for start in self.starts)
+    def walks(self) -> Pair:
+        """The states at layers 0 … H, from each start: by the robust plan, by the nominal one."""
+        robust, nominal = (
+            tuple(walk(plan, start) for start in self.starts) for plan in (self.plan, self.nominal)
+        )
+        return robust, nominal
 
     def label(self, state: int) -> str:
         """A state's label as one line of printable text."""
@@ -69,7 +69,7 @@ class Routes:
     @property
     def same(self) -> bool:
         """Whether both plans take the same way through the states."""
-        return self.robust_walks == self.nominal_walks
+        return self.walks[0] == self.walks[1]
 
 
 def walk(plan: Plan, start: int) -> tuple[int, ...]:
@@ -87,11 +87,10 @@ class RouteLanes:
 
     kinds: tuple[int, ...]
     """The lanes' types, top to bottom."""
-    edges: tuple[frozenset[Edge], ...]
+    edges: tuple[frozenset[tuple[int, int]], ...]
     """The moves (type, next type) that some action makes, for each of the H layers."""
-    robust: tuple[tuple[int, ...], ...]
-    """The types the robust routes pass through at layers 0 … H."""
-    nominal: tuple[tuple[int, ...], ...]
+    walks: Pair
+    """The types that routes pass through at layers 0 … H."""
 
 
 def lanes_of(routes: Routes) -> RouteLanes | None:
@@ -119,27 +118,14 @@ def lanes_of(routes: Routes) -> RouteLanes | None:
             )
         )
 
-    def types(walks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(int(kind[state]) for state in walk) for walk in walks)
-
-    return RouteLanes(kinds, tuple(edges), types(routes.robust_walks), types(routes.nominal_walks))
+    robust, nominal = (
+        tuple(tuple(kind[list(walk)].tolist()) for walk in walks) for walks in routes.walks
+    )
+    return RouteLanes(kinds, tuple(edges), (robust, nominal))
 
 
 def _is_layer_and_type(label: object) -> bool:
     return isinstance(label, tuple) and len(label) == 2 and all(type(part) is int for part in label)
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Layers left out between `first` and `last`."""
-
-    first: int
-    last: int
-
-    @property
-    def hidden(self) -> range:
-        """The layers not shown."""
-        return range(self.first + 1, self.last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +133,8 @@ class Columns:
     """Which layers are shown, and where."""
 
     place: dict[int, float]
-    fold: Fold | None = None
+    hidden: range = range(0)
+    """The layers folded away."""
 
     @property
     def width(self) -> float:
@@ -160,10 +147,11 @@ def columns_of(horizon: int, limit: int) -> Columns:
     if horizon <= limit:
         return Columns({layer: float(layer) for layer in range(horizon + 1)})
     kept = max((limit - FOLD_WIDTH) // 2, 1)
-    fold = Fold(kept, horizon - kept)
-    tail = kept + FOLD_WIDTH - fold.last
+    last = horizon - kept
+    tail = kept + FOLD_WIDTH - last
     head = {layer: float(layer) for layer in range(kept + 1)}
-    return Columns(head | {n: float(n + tail) for n in range(fold.last, horizon + 1)}, fold)
+    shown = head | {n: float(n + tail) for n in range(last, horizon + 1)}
+    return Columns(shown, range(kept + 1, last))
 
 
 def share(walks: Sequence[Sequence[int]], kind: int, layers: range) -> float:
@@ -176,15 +164,12 @@ def in_words(routes: Routes) -> str:
     """The routes as a sentence each, for those who do not see the picture."""
     lanes = lanes_of(routes)
     if lanes is None:
-        robust, nominal = (
-            "it passes " + ", ".join(_runs([routes.label(s) for s in walks[0]], "step"))
-            for walks in (routes.robust_walks, routes.nominal_walks)
-        )
+        said, unit = "it passes ", "step"
+        names = [[routes.label(state) for state in walks[0]] for walks in routes.walks]
     else:
-        robust, nominal = (
-            "it is on " + ", ".join(_runs([f"type {k}" for k in walks[0]], "layer"))
-            for walks in (lanes.robust, lanes.nominal)
-        )
+        said, unit = "it is on ", "layer"
+        names = [[f"type {kind}" for kind in walks[0]] for walks in lanes.walks]
+    robust, nominal = (said + ", ".join(_runs(one, unit)) for one in names)
     start = "" if len(routes.starts) == 1 else " from the likeliest start"
     if routes.same:
         return f"Both plans take the same route{start}: {robust}."

@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from tasid.report.figures import reliability
-from tasid.report.figures.batches import regret_panel, returns_panel
 from tasid.report.figures.drawing import inline_svg
 from tasid.report.figures.grid_heat import visit_heat
 from tasid.report.figures.grid_picture import draw_grid
 from tasid.report.figures.labels import Mark
 from tasid.report.figures.learning import (
+    BeliefBatches,
     Learning,
     accuracy_panel,
     bars_panel,
     loss_panel,
+    regret_panel,
     returns_figure,
+    returns_panel,
 )
 from tasid.report.figures.pictures import NARROW, WIDE, draw_routes
 from tasid.report.figures.routes import Routes, in_words
-from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import RunFindings
 from tasid.report.text.wording import count, number, percent
 
@@ -42,19 +43,18 @@ def learning_panels(found: RunFindings) -> Iterator[Markup]:
     """How every step or batch was learned; none where nothing was."""
     if found.beliefs is not None:
         yield from _batches(found, found.beliefs)
-    elif found.learning is not None and found.steps:
+    elif found.learning is not None:
         yield from _steps(found.learning)
 
 
 def _steps(learning: Learning) -> Iterator[Markup]:
-    losses = learning.validation_loss
+    losses = learning.column("validation_loss")
     yield _panel("loss", loss_panel(learning), "Validation loss", losses, number)
+    name, title = "episodes", "episodes"
     if learning.by_epochs:
-        figure = bars_panel("epochs until the loss stopped falling", learning.epochs)
-        yield _panel("epochs", figure, "Epochs", learning.epochs, count)
-    else:
-        figure = bars_panel("episodes", learning.episodes)
-        yield _panel("episodes", figure, "Episodes", learning.episodes, count)
+        name, title = "epochs", "epochs until the loss stopped falling"
+    numbers = learning.column(name)
+    yield _panel(name, bars_panel(title, numbers), name.capitalize(), numbers, count)
     yield from _accuracy("decoded", "transitions decoded rightly", learning.decoder_accuracy)
     yield from _accuracy("tracked", "states tracked rightly", learning.tracking_accuracy)
 
@@ -120,8 +120,8 @@ def visits_picture(found: RunFindings, routes: Routes) -> Twins | None:
 
 def reliability_panels(found: RunFindings) -> Iterator[Markup]:
     """Confidence against what came true; none where nothing could be compared."""
-    calibration = found.diagnostics.calibration
-    if calibration is None or not (found.steps or found.beliefs):
+    calibration = found.calibration
+    if calibration is None or not (found.learning or found.beliefs):
         return
     said = reliability.in_words(calibration)
     what = "transitions" if found.beliefs is None else "decisions"

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tasid.files import write_bytes_atomically
 from tasid.maps import policy_value
 from tasid.maps.planning.thrifty import Plan
+from tasid.policies import BeliefPolicy
 from tasid.report.figures.drawing import house_style
+from tasid.report.figures.learning import BeliefBatches, Learning
 from tasid.report.figures.routes import Routes, walk
-from tasid.report.pages import gallery, trust
+from tasid.report.pages import gallery
 from tasid.report.pages.baseline import build_baseline_report, is_baseline
-from tasid.report.pages.beliefs import BeliefBatches
 from tasid.report.pages.findings import RunFindings, read_findings
-from tasid.report.pages.replay import Replay, replay
+from tasid.report.pages.player import Replay, replay
 from tasid.report.pages.template import PAGE_NAME, render_page
 from tasid.report.text import wording
 from tasid.report.text.command import rerun_command
-from tasid.report.text.wording import UNKNOWN, count, number, percent
+from tasid.report.text.wording import UNKNOWN, count, number, percent, sentence
 
 _OPEN_TABLE = 12
 """A table of more steps is folded."""
+_ALIKE = {
+    "place": "every place of the map has a look of its own",
+    "rank": "looks are shared by outcomes of the same rank, because places are too many to be met "
+    "twice",
+    "action": "looks are shared by outcomes with the same lowest action",
+}
+_BEGINNINGS = {
+    "warm": "it goes on from the fit before it",
+    "forward": "it was begun at the first steps, one more at a time",
+    "anneal": "it was begun with observations that count little, then more and more",
+}
+_SURE = 5.0
+"""Nats of evidence from which on a slip is told of."""
+_TOLD = 5
+"""Slips that are told of, at most."""
 
 
 def build_report(folder: str | Path) -> Path:
@@ -58,21 +76,18 @@ def render(found: RunFindings, replayed: Replay | None = None) -> str:
         kind="a learning run",
         made_from="the files of this run",
         title=_title(found),
-        headline=wording.headline(found),
-        certainty=wording.certainty(found),
-        caution=wording.caution(found),
         found=found,
         figure={name: place for place, name in enumerate(shown, start=1)},
-        trust=trust,
+        winner=_winner(found),
         **pictures,
         replayed=replayed,
         on_grid=routes.simulator.layout is not None,
         pay=[policy_value(routes.simulator, routes.plan), routes.nominal.start_value],
         actions=[_actions(routes, plan) for plan in (routes.plan, routes.nominal)],
         same_route=routes.same,
-        map_errors=list(trust.map_error_rows(found)),
-        slips=trust.slip_sentences(found),
-        steps=list(_step_rows(found) if found.beliefs is None else _batch_rows(found.beliefs)),
+        map_errors=list(_map_error_rows(found)),
+        slips=_slip_sentences(found),
+        steps=[*_step_rows(found.learning), *_batch_rows(found.beliefs)],
         open_table=_OPEN_TABLE,
         configuration=_told({k: v for k, v in found.asked.items() if k != "versions"}),
         versions=_told(found.asked.get("versions", {})),
@@ -91,7 +106,9 @@ def _actions(routes: Routes, plan: Plan) -> str:
     return " ".join(str(plan.action(h, state)) for h, state in enumerate(states))
 
 
-def _batch_rows(beliefs: BeliefBatches) -> Iterator[tuple[str, ...]]:
+def _batch_rows(beliefs: BeliefBatches | None) -> Iterator[tuple[str, ...]]:
+    if beliefs is None:
+        return
     for batch, size in zip(beliefs.batches, beliefs.sizes.tolist(), strict=True):
         known = (batch.return_mean, batch.regret, batch.foresight, batch.evidence)
         yield (
@@ -105,30 +122,82 @@ def _batch_rows(beliefs: BeliefBatches) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _rounded(value: float | None) -> str:
+def _rounded(value: float) -> str:
     """What is next to nothing is called that, not 2.7e−12."""
-    if value is None:
+    if value != value:
         return "–"
     return number(value) if value == 0 or abs(value) >= 0.0005 else "≈ 0"
 
 
-def _step_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
-    assert found.learning is not None
-    decoded, tracked = found.learning.decoder_accuracy, found.learning.tracking_accuracy
+def _step_rows(learning: Learning | None) -> Iterator[tuple[str, ...]]:
+    if learning is None:
+        return
+    decoded, tracked = learning.decoder_accuracy, learning.tracking_accuracy
     # A loss that ran away, or one of no transition at all.
-    missing = "not finite" if found.learning.by_epochs else "–"
-    for row in found.steps:
-        loss = found.learning.validation_loss[row.step]
+    missing = "not finite" if learning.by_epochs else "–"
+    for row in learning.steps:
+        loss = row.validation_loss
         yield (
             str(row.step),
             count(row.episodes),
-            *([count(row.epochs)] if found.learning.by_epochs else []),
+            *([count(row.epochs)] if learning.by_epochs else []),
             f"{loss:.4f}" if loss == loss else missing,
             UNKNOWN if decoded is None else percent(float(decoded[row.step])),
             UNKNOWN if tracked is None else percent(float(tracked[row.step + 1])),
             f"{row.seconds_collecting:.2f}",
             f"{row.seconds_fitting:.2f}",
         )
+
+
+def _winner(found: RunFindings) -> str | None:
+    """The model in use and what its name means."""
+    name = found.model
+    if name is None or not (found.learning or found.beliefs):
+        return None
+    meanings = []
+    if isinstance(found.policy, BeliefPolicy):
+        begun = next((said for way, said in _BEGINNINGS.items() if name.startswith(way)), None)
+        meanings = [said for said in (_ALIKE.get(found.policy.classes), begun) if said]
+    explained = "; ".join(meanings)
+    return f"The model in use: {name}." + (f" Here {explained}." if explained else "")
+
+
+def _map_error_rows(found: RunFindings) -> Iterator[tuple[str, ...]]:
+    """Step, state, action, visits, surprises of every place where the map is wrong."""
+    names = _action_names(found)
+    for error in found.map_errors:
+        action = str(error.action)
+        if names is not None and error.action in range(len(names)):
+            action = f"{names[error.action]} ({action})"
+        yield (
+            "any" if error.step < 0 else count(error.step),
+            _label(error.state),
+            action,
+            count(error.visits),
+            f"{count(error.surprises)} ({percent(error.surprises / max(1, error.visits))})",
+        )
+
+
+def _slip_sentences(found: RunFindings) -> list[str]:
+    """The surest of the commands that came out as another more often than expected."""
+    names = _action_names(found)
+    sure = (one for one in found.slips if one.evidence >= _SURE and one.astray is not None)
+    return [
+        sentence(replace(one, state=_label(one.state)).sentence(names))
+        for one in islice(sure, _TOLD)
+    ]
+
+
+def _label(state: Any) -> str:
+    """A state's label as it was before JSON made lists of tuples."""
+    if isinstance(state, list):
+        return f"({', '.join(_label(part) for part in state)})"
+    return str(state)
+
+
+def _action_names(found: RunFindings) -> Sequence[str] | None:
+    origin = found.policy.simulator.origin
+    return None if origin is None else origin.actions
 
 
 def _told(record: Any) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Episodes to play, pause and step through: the belief on the floor plan, beside what is seen.
 
-A page of its own, with all it needs inside. It runs a script, which the other pages do not.
+A page of its own, with all it needs inside. It runs a script, which the other pages do not. Beside
+the report of a building it is the only part that runs an environment, the one that was recorded.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,46 @@ from tasid.beliefs.features import is_picture
 from tasid.files import write_bytes_atomically
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import GridLayout
+from tasid.policies import BeliefPolicy, Policy
+from tasid.report.figures.grid_heat import window
 from tasid.report.pages.template import render_page
-from tasid.runs.watch import Episode
+from tasid.runs.watch import Episode, watch_episode
+from tasid.targets.registry import make
 from tasid.targets.worlds.building import world as building
 from tasid.targets.worlds.building.picture import plain_floor
 
+PLAYER_NAME = "player.html"
 ETAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 """The routes that the slider goes through."""
 _LEAST = 0.002
 """Cells less likely than this stay white."""
 _MOST_NUMBERS = 720
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The page that plays a policy's episodes, or why there is none."""
+
+    page: Path | None
+    missing: str = ""
+
+
+def replay(policy: BeliefPolicy | Policy, folder: str | Path) -> Replay | None:
+    """Write `player.html` for a policy that drives by beliefs in a building; else None.
+
+    The second episode is the first until a third of its steps; there the robot is carried away.
+    """
+    known = policy.environment
+    if not isinstance(policy, BeliefPolicy) or known is None or known.get("name") != building.NAME:
+        return None
+    try:
+        env = make(building.NAME, **known["options"])
+        left = watch_episode(policy, env)
+        third = left.steps // 3
+        carried = [watch_episode(policy, env, carried_after=third)] if third else []
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        return Replay(None, str(error))  # its map may have moved; the report does not need it
+    return Replay(episode_page([left, *carried], Path(folder) / PLAYER_NAME))
 
 
 def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
@@ -44,7 +76,7 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
     looks = "picture" if _is_picture(seen) else "numbers"
     if looks == "numbers" and environment is not None and environment.get("name") == building.NAME:
         looks = "laser"
-    data = _data(episodes, sim, sim.layout) | {"looks": looks}
+    data = _data(episodes, sim, _cut(sim.layout)) | {"looks": looks}
     # The text stands inside a script element, which only "</" could end.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     page = render_page(
@@ -60,9 +92,20 @@ def episode_page(episodes: Sequence[Episode], path: str | Path) -> Path:
     return write_bytes_atomically(Path(path), page.encode(errors="replace"))
 
 
-def _told(episode: Episode) -> str:
-    carried = "" if episode.carried_after is None else "carried away: "
-    return f"{carried}{episode.steps} steps, return {episode.total:.3g}"
+def _cut(layout: GridLayout) -> GridLayout:
+    """The part of a map that has states; maps of robots often have wide unknown borders."""
+    low, high = window(layout)
+    behind = layout.backdrop
+    if behind is not None:
+        fine = behind.shape[0] // layout.cells.shape[0]
+        behind = behind[low[0] * fine : high[0] * fine, low[1] * fine : high[1] * fine]
+    return GridLayout(
+        layout.cells[low[0] : high[0], low[1] : high[1]],
+        layout.positions - low,
+        headings=layout.headings,
+        directions=layout.directions,
+        backdrop=behind,
+    )
 
 
 def _data(
@@ -77,7 +120,8 @@ def _data(
         "routes": [_route(sim, layout, eta) for eta in ETAS],
         "episodes": [
             {
-                "name": _told(episode),
+                "name": ("" if episode.carried_after is None else "carried away: ")
+                + f"{episode.steps} steps, return {episode.total:.3g}",
                 "carried": episode.carried_after,
                 "steps": [_step(episode, layout, h) for h in range(episode.steps)],
             }

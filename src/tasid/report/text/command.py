@@ -17,7 +17,7 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     try:
         name, given = asked["environment"]["name"], dict(asked["environment"]["options"])
         flags = [
-            *(_of_tasid if asked.get("algorithm", "tasid") == "tasid" else _of_baseline)(asked),
+            *_of_learner(asked),
             ("--seed", asked["seed"]),
             ("--evaluation-episodes", asked["evaluation_episodes"]),
         ]
@@ -48,17 +48,12 @@ def rerun_command(asked: Mapping[str, Any]) -> str | None:
     words = [
         flag if value is True else f"{flag} {shlex.quote(str(value))}" for flag, value in flags
     ]
-    if isinstance(source, dict) and isinstance(source.get("options"), dict):
-        on_map = source["options"].items()
-        words += [f"--map {shlex.quote(f'{key}={_toml(value)}')}" for key, value in on_map]
-    begins = options.pop("reset_options", {}).items()
-    words += [f"--reset-option {shlex.quote(f'{key}={_toml(value)}')}" for key, value in begins]
-    words += [f"--set {shlex.quote(f'{key}={_toml(value)}')}" for key, value in options.items()]
+    on_map = source.get("options") if isinstance(source, dict) else None
+    begins = options.pop("reset_options", {})
+    for flag, said in (("--map", on_map), ("--reset-option", begins), ("--set", options)):
+        pairs = said.items() if isinstance(said, dict) else ()
+        words += [f"{flag} {shlex.quote(f'{key}={_toml(value)}')}" for key, value in pairs]
     return _wrapped([f"tasid train {shlex.quote(str(name))}", *words])
-
-
-def _of_tasid(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(f"--{name}", asked[name]) for name in ("eta", "episodes", "method")]
 
 
 def _of_certificate(asked: Any) -> list[tuple[str, Any]]:
@@ -68,18 +63,21 @@ def _of_certificate(asked: Any) -> list[tuple[str, Any]]:
     return [("--certify", True), *given]
 
 
-def _of_baseline(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _of_learner(asked: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    if asked.get("algorithm", "tasid") == "tasid":
+        return [(f"--{name}", asked[name]) for name in ("eta", "episodes", "method")]
     baseline = asked["baseline"]
     flags = [("--algorithm", asked["algorithm"]), ("--episodes", baseline["target_episodes"])]
-    filtered = baseline["epopt_epsilon"] != 1.0
-    return [*flags, *([("--epopt-epsilon", baseline["epopt_epsilon"])] if filtered else [])]
+    if baseline["epopt_epsilon"] != 1.0:
+        flags.append(("--epopt-epsilon", baseline["epopt_epsilon"]))
+    return flags
 
 
-def _wrapped(words: list[str], width: int = 72) -> str:
-    """Shell lines of about this width, each but the last continued."""
+def _wrapped(words: list[str]) -> str:
+    """Shell lines of about 72 letters, each but the last continued."""
     lines = [words[0]]
     for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) > width:
+        if len(lines[-1]) + 1 + len(word) > 72:
             lines.append(f"  {word}")
         else:
             lines[-1] += f" {word}"

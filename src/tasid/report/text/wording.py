@@ -1,12 +1,9 @@
-"""Numbers as words, and what a run's numbers say, in plain sentences."""
+"""Numbers and labels as words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tasid.report.pages.findings import RunFindings
+from typing import Any
 
 UNKNOWN = "unknown"
 THIN = "\u202f"
@@ -43,6 +40,13 @@ def count(value: float | None) -> str:
 def episodes_of(value: int) -> str:
     """So many episodes."""
     return f"{count(value)} {'episode' if value == 1 else 'episodes'}"
+
+
+def seeds_of(value: int, each: str) -> str:
+    """So many seeds, each something of its own."""
+    return (
+        f"one seed, {each} of its own" if value == 1 else f"{value} seeds, each {each} of its own"
+    )
 
 
 def duration(seconds: float | None) -> str:
@@ -85,53 +89,3 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from flat(item, f"{path}.{key}" if path else str(key))
     elif path:
         yield path, value
-
-
-def headline(found: RunFindings) -> str:
-    """The result in one sentence."""
-    earned = f"The learned policy earns {number(found.mean)} per episode"
-    robust, ratio = found["robust_value"], found["ratio"]
-    if robust is None:
-        return f"{earned}; what the robust plan would earn here is unknown."
-    if ratio is None or robust <= 0:
-        return f"{earned}; the robust plan earns {number(robust)} with the latent state in view."
-    return (
-        f"{earned}, {percent(ratio)} of what the robust plan earns with the latent state in view "
-        f"({number(robust)})."
-    )
-
-
-def certainty(found: RunFindings) -> str:
-    """How sure the headline is."""
-    episodes = episodes_of(found.returns.size)
-    if found.interval is None:
-        return f"This is the mean of {episodes}, too few for an interval."
-    low, high = found.interval
-    said = (
-        f"The 95{THIN}% interval of this mean, from {episodes}, is {number(low)} to {number(high)}"
-    )
-    robust = found["robust_value"]
-    if robust is None:
-        return f"{said}."
-    if low <= robust <= high:
-        return f"{said}: it holds the robust plan’s value, so the two cannot be told apart."
-    return f"{said}: it lies {'below' if high < robust else 'above'} the robust plan’s value."
-
-
-def caution(found: RunFindings) -> str | None:
-    """Why this setting says little, if it does."""
-    blind, robust = found["blind_value"], found["robust_value"]
-    if blind is None or robust is None:
-        return None
-    if blind >= robust:
-        return (
-            f"Playing blind earns {number(blind)} here, no less than the robust plan’s "
-            f"{number(robust)}. This setting is no evidence of learning."
-        )
-    if robust > 0 and blind > robust / 2:
-        return (
-            f"Playing blind already earns {number(blind)}, more than half of the robust plan’s "
-            f"{number(robust)}. A good return is weak evidence of learning in this setting; "
-            "look at the skill instead."
-        )
-    return None

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
 
-from tasid.runs.executors.protocol import Failure, Hear, Interrupted, Lost, Needs, Work
+from tasid.runs.executors.dispatch import Failure, Hear, Interrupted, Line, Lost, Work
 from tasid.runs.record import versions
 from tasid.targets.ray.session import connect
 
@@ -36,13 +36,13 @@ class RayCluster:
         self._lock = threading.Lock()
         self._halted = False
 
-    def do(self, work: Work, given: Any, hear: Hear, needs: Needs) -> None:
+    def do(self, work: Work, given: Any, hear: Hear, memory: int) -> None:
         """Wherever there is room."""
         errors = self._ray.exceptions
         with self._lock:
             if self._halted:
                 raise Interrupted
-            remote = self._remote.options(num_cpus=needs.cpus, memory=needs.memory)
+            remote = self._remote.options(num_cpus=1, memory=memory)
             told = remote.remote(work, given, self._versions)
             self._running.add(told)
         try:
@@ -74,16 +74,6 @@ class RayCluster:
             self._ray.shutdown()
 
 
-class _Queue:
-    """The line of a task on a cluster."""
-
-    def __init__(self, queue: SimpleQueue[Any]) -> None:
-        self.say = queue.put
-
-    def check(self) -> None:
-        """Nothing: a task that is to end is ended by Ray."""
-
-
 class _End:
     """Nothing more will be said."""
 
@@ -95,7 +85,7 @@ def stream(work: Work, given: Any, expected: dict[str, str]) -> Iterator[list[An
     def do() -> None:
         try:
             _check_versions(expected)
-            work(given, _Queue(queue))
+            work(given, Line(queue.put, lambda: None))  # a task that is to end is ended by Ray
         except Exception as error:
             queue.put(Failure.of(error))
         queue.put(_End())

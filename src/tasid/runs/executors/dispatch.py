@@ -1,30 +1,93 @@
-"""All tasks of a sweep, so many at a time, and one view of how far they are.
+"""All tasks of a sweep by an executor, so many at a time, and one view of how far they are.
 
-A task whose process or machine is gone is done again from what the owner has on record by then.
+A task is a function of a module and plain data, so that any process can do it. It writes no file
+that lasts: what it has to say it says on its line, and the owner of the sweep writes it down. One
+whose process or machine is gone is done again from what the owner has on record by then.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tasid.runs.executors.protocol import (
-    USUAL,
-    Executor,
-    Hear,
-    Interrupted,
-    Line,
-    Lost,
-    Needs,
-    Work,
-)
-
+Result = TypeVar("Result")
+USUAL_MEMORY = 1 << 30
+"""Bytes of a process with JAX and little data: a guess, not a measurement."""
 _LOSSES = 5
 """How often a task may be lost; what kills every process it is in should not go on for ever."""
+
+
+class Interrupted(Exception):
+    """Raised in a task when the sweep is to end."""
+
+
+class Lost(Exception):
+    """Where a task was done is gone: a process was killed, or a machine."""
+
+
+class Line(NamedTuple):
+    """How a task talks to the owner of the sweep."""
+
+    say: Callable[[Any], None]
+    """Tells the owner; what is said first arrives first."""
+    check: Callable[[], None]
+    """Raises `Interrupted` if the sweep is to end."""
+
+
+Work = Callable[[Any, Line], None]
+"""A function of a module that does a task from plain data."""
+Hear = Callable[[Any], None]
+
+
+class Executor(Protocol):
+    """Does tasks, so many at a time."""
+
+    @property
+    def workers(self) -> int:
+        """How many threads may call `do` at a time."""
+
+    def do(self, work: Work, given: Any, hear: Hear, memory: int) -> None:
+        """Do one task and hear what it tells; raise its error, `Lost`, or `Interrupted`."""
+
+    def halt(self) -> None:
+        """All tasks are to end soon."""
+
+    def close(self) -> None:
+        """Give back what was taken."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error as it travels: what it was, in words, and where it came from."""
+
+    kind: str
+    text: str
+    trace: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Errors of users' code need not survive a journey themselves."""
+        kind = next((name for name, one in _KINDS.items() if isinstance(error, one)), "")
+        text = str(error) if kind else f"{type(error).__name__}: {error}"
+        return cls(kind, text, "".join(traceback.format_exception(error)))
+
+    def error(self) -> Exception:
+        """The nearest built-in error, with the trace as a note."""
+        error = _KINDS.get(self.kind, RuntimeError)(self.text)
+        error.add_note(self.trace)
+        return error
+
+
+_KINDS: dict[str, type[Exception]] = {
+    one.__name__: one
+    for one in (ValueError, TypeError, MemoryError, OverflowError, OSError, RuntimeError)
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +100,8 @@ class Task:
     """What it goes on from, asked for anew whenever it is begun."""
     hear: Hear
     """Writes down what it tells, except for how far it is."""
-    needs: Needs = USUAL
+    memory: int = USUAL_MEMORY
+    """Bytes it takes, by estimate."""
     cost: float = 1.0
     """How much work it is at most, in a unit that all tasks of a sweep share."""
 
@@ -84,27 +148,35 @@ def do_all(
             halted.set()  # before this thread takes the next task
             raise
 
+    def halt() -> None:  # tasks end where they check
+        halted.set()
+        executor.halt()
+
     try:
-        with ThreadPoolExecutor(max_workers=max(1, min(executor.workers, len(tasks)))) as pool:
-            futures = [pool.submit(one, task) for task in tasks]
-            try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-                failed = any(f.done() and f.exception() is not None for f in futures)
-            except BaseException:
-                failed = True
-                raise
-            finally:  # after Ctrl-C, tasks end where they check
-                if failed:
-                    halted.set()
-                    executor.halt()
-                    for future in futures:
-                        future.cancel()
+        in_threads([partial(one, task) for task in tasks], workers=executor.workers, halt=halt)
     finally:
         executor.close()
-    errors = [f.exception() for f in futures if not f.cancelled()]
-    for error in errors:
+
+
+def in_threads(
+    jobs: Sequence[Callable[[], Result]], *, workers: int, halt: Callable[[], None]
+) -> list[Future[Result]]:
+    """All jobs, so many at a time. After an error or Ctrl-C `halt` is to end the others.
+
+    The first error that is not `Interrupted` is raised.
+    """
+    with ThreadPoolExecutor(max(1, min(workers, len(jobs)))) as pool:
+        running = [pool.submit(job) for job in jobs]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+        finally:
+            if any(not one.done() or one.exception() is not None for one in running):
+                halt()
+                pool.shutdown(cancel_futures=True)
+    for error in [one.exception() for one in running if not one.cancelled()]:
         if error is not None and not isinstance(error, Interrupted):
             raise error
+    return running
 
 
 def _until_done(task: Task, executor: Executor, board: _Board) -> None:
@@ -116,7 +188,7 @@ def _until_done(task: Task, executor: Executor, board: _Board) -> None:
 
     for loss in range(_LOSSES):
         try:
-            executor.do(_begin, (task.work, task.given()), hear, task.needs)
+            executor.do(_begin, (task.work, task.given()), hear, task.memory)
         except Lost as lost:
             if loss + 1 == _LOSSES:
                 raise RuntimeError(f"{task.name}: lost {_LOSSES} times, last: {lost}") from None

@@ -6,11 +6,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-from tasid.runs.executors.protocol import Failure, Hear, Interrupted, Lost, Needs, Work
+from tasid.runs.executors.dispatch import Failure, Hear, Interrupted, Line, Lost, Work
 
 _GONE = (EOFError, ConnectionError)
 _PATIENCE = 5.0
@@ -34,10 +35,10 @@ class Processes:
         self._all: list[_Process] = []
         self._halted = threading.Event()
 
-    def do(self, work: Work, given: Any, hear: Hear, needs: Needs) -> None:
+    def do(self, work: Work, given: Any, hear: Hear, memory: int) -> None:
         """By an idle process, or a new one."""
         if self.workers == 1:
-            work(given, _Here(hear, self._halted))
+            work(given, Line(hear, self._check))
             return
         process = self._taken()
         try:
@@ -63,26 +64,18 @@ class Processes:
                 process.close()
             self._all, self._idle = [], []
 
+    def _check(self) -> None:
+        if self._halted.is_set():
+            raise Interrupted
+
     def _taken(self) -> _Process:
         with self._lock:
-            if self._halted.is_set():
-                raise Interrupted
+            self._check()
             if self._idle:
                 return self._idle.pop()
             process = _Process()
             self._all.append(process)
             return process
-
-
-class _Here:
-    """A line that goes nowhere."""
-
-    def __init__(self, hear: Hear, halted: threading.Event) -> None:
-        self.say, self._halted = hear, halted
-
-    def check(self) -> None:
-        if self._halted.is_set():
-            raise Interrupted
 
 
 class _Process:
@@ -146,30 +139,21 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Pipe:
-    """The line of a task in a process."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self._lock = threading.Lock()
-
-    def say(self, message: Any) -> None:
-        self.send("said", message)
-
-    def send(self, kind: _Kind, what: Any = None) -> None:
-        with self._lock:
-            self._pipe.send((kind, what))
-
-    def check(self) -> None:
-        if self._pipe.poll():
-            with suppress(EOFError):  # the owner is gone
-                self._pipe.recv()
-            raise Interrupted
-
-
 def serve(pipe: Connection) -> None:
     """Do tasks until nobody is there to ask for more."""
-    line = _Pipe(pipe)
+    lock = threading.Lock()
+
+    def send(kind: _Kind, what: Any = None) -> None:
+        with lock:
+            pipe.send((kind, what))
+
+    def check() -> None:
+        if pipe.poll():
+            with suppress(EOFError):  # the owner is gone
+                pipe.recv()
+            raise Interrupted
+
+    line = Line(partial(send, "said"), check)
     with suppress(*_GONE):
         while True:
             order = pipe.recv()
@@ -179,10 +163,10 @@ def serve(pipe: Connection) -> None:
             try:
                 work(given, line)
             except Interrupted:
-                line.send("interrupted")
+                send("interrupted")
             except _GONE:
                 raise
             except Exception as error:
-                line.send("failed", Failure.of(error))
+                send("failed", Failure.of(error))
             else:
-                line.send("done")
+                send("done")

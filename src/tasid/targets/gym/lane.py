@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -21,14 +22,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from tasid.maps.sources.trouble import finite
+from tasid.maps.size import finite, raised
 from tasid.targets.gym.spaces import Encoding
 
 ENDED, TRUNCATED, RAISED, REFUSED = "ended", "truncated", "raised", "refused"
 """What a lane tells besides its observation: the episode is over; it was cut off; the environment
 raised, which may be tried again; it gave something that cannot be used, which may not."""
-_RESETS = "(observation, info)"
-_STEPS = "(observation, reward, terminated, truncated, info)"
+_RESETS = ("observation", "info")
+_STEPS = ("observation", "reward", "terminated", "truncated", "info")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,27 +46,24 @@ class LaneMaker:
     begins: Mapping[str, Any] = field(default_factory=dict)
     """What `reset` is given besides a seed."""
 
-    def __call__(self, env: gymnasium.Env[Any, Any] | None = None) -> Lane:
-        """A lane; its environment is made when first needed, unless given."""
-        return Lane(self, env)
-
 
 def in_worker(maker: LaneMaker, owner: int) -> Lane:
     """A lane in a process of its own, which leaves Ctrl-C to the process `owner` that made it."""
     if os.getpid() != owner:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return maker()
+    return Lane(maker)
 
 
 class Lane(gymnasium.Env[NDArray[Any], np.int64]):
     """An episode at a time of a user's environment, as encoded observations.
 
-    `reset(seed=None)` stays idle: only seeded episodes touch the environment.
+    `reset(seed=None)` stays idle: only seeded episodes touch the environment, which is made when
+    first needed, unless given.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
-    def __init__(self, maker: LaneMaker, env: gymnasium.Env[Any, Any] | None) -> None:
+    def __init__(self, maker: LaneMaker, env: gymnasium.Env[Any, Any] | None = None) -> None:
         shape, dtype = maker.encoding.shape, np.dtype(maker.encoding.dtype)
         low, high = (0, 255) if dtype == np.uint8 else (-np.inf, np.inf)
         self.observation_space = spaces.Box(low, high, shape, dtype.type)
@@ -81,32 +79,25 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
         self._over = seed is None
         if self._over:
             return self._seen, {}
-        try:
+
+        def begin() -> Any:
             if self._env is None:
                 self._env = self._maker.factory()
             # A copy each time: what an environment does to its options is not the next one's.
-            answer: Any = self._env.reset(seed=seed, **deepcopy(self._maker.begins))
-        except Exception as error:
-            return self._seen, self._raised("reset", error)
-        if not isinstance(answer, tuple) or len(answer) != 2:
-            return self._seen, self._foreign("reset", answer, _RESETS)
-        raw, _ = answer
-        told = self._look(raw)
+            return self._env.reset(seed=seed, **deepcopy(self._maker.begins))
+
+        told, _ = self._asked("reset", begin, _RESETS)
         return self._seen, told
 
     def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Act, if the episode is not over; ends are told in the last part, and nowhere else."""
         if self._over or self._env is None:
             return self._seen, 0.0, False, False, {}
-        try:
-            chosen = int(action) + self._maker.first_action
-            answer: Any = self._env.step(chosen)
-        except Exception as error:
-            return self._seen, 0.0, False, False, self._raised("step", error)
-        if not isinstance(answer, tuple) or len(answer) != 5:
-            return self._seen, 0.0, False, False, self._foreign("step", answer, _STEPS)
-        raw, reward, terminated, truncated, _ = answer
-        told = self._look(raw)
+        chosen = int(action) + self._maker.first_action
+        told, answer = self._asked("step", partial(self._env.step, chosen), _STEPS)
+        if answer is None:
+            return self._seen, 0.0, False, False, told
+        _, reward, terminated, truncated, _ = answer
         paid = finite(reward)
         if math.isnan(paid):
             told, paid = {REFUSED: f"reward: {reward!r} is not a finite number"}, 0.0
@@ -120,27 +111,29 @@ class Lane(gymnasium.Env[NDArray[Any], np.int64]):
         if self._env is not None:
             self._env.close()
 
-    def _look(self, raw: Any) -> dict[str, Any]:
+    def _asked(
+        self, doing: str, ask: Callable[[], Any], expected: tuple[str, ...]
+    ) -> tuple[dict[str, Any], tuple[Any, ...] | None]:
+        """What is to be told, and the answer, if it is one, whose observation is seen."""
         try:
-            if self._maker.rendered:
-                assert self._env is not None
-                raw = self._env.render()
+            answer = ask()
+        except Exception as error:
+            self._over = True
+            if self._env is not None and self._maker.renewable:
+                with suppress(Exception):  # it is broken anyway
+                    self._env.close()
+                self._env = None
+            return {RAISED: f"{doing}: {raised(error)}"}, None
+        if not isinstance(answer, tuple) or len(answer) != len(expected):  # another interface
+            self._over = True
+            gave = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
+            wanted = f"({', '.join(expected)})"
+            return {REFUSED: f"{doing}: gave {gave}; Gymnasium's gives {wanted}"}, None
+        try:
+            assert self._env is not None
+            raw = self._env.render() if self._maker.rendered else answer[0]
             self._seen = self._maker.encoding(raw)
         except Exception as error:
             self._over = True
-            return {REFUSED: f"{type(error).__name__}: {error}"}
-        return {}
-
-    def _foreign(self, doing: str, answer: Any, expected: str) -> dict[str, Any]:
-        """What another interface than Gymnasium's gives."""
-        self._over = True
-        gave = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
-        return {REFUSED: f"{doing}: gave {gave}; Gymnasium's gives {expected}"}
-
-    def _raised(self, doing: str, error: Exception) -> dict[str, Any]:
-        self._over = True
-        if self._env is not None and self._maker.renewable:
-            with suppress(Exception):  # it is broken anyway
-                self._env.close()
-            self._env = None
-        return {RAISED: f"{doing}: {type(error).__name__}: {error}"}
+            return {REFUSED: raised(error)}, answer
+        return {}, answer

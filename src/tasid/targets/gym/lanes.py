@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import TimeoutError, forkserver, resource_tracker
@@ -22,21 +22,15 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from numpy.typing import NDArray
 
-from tasid.targets.gym.lane import ENDED, RAISED, REFUSED, TRUNCATED, LaneMaker, in_worker
+from tasid.targets.gym.lane import ENDED, RAISED, REFUSED, TRUNCATED, Lane, LaneMaker, in_worker
 from tasid.targets.target import Collateral
 
 _DIED = (EOFError, BrokenPipeError, ConnectionResetError)
 """What the death of a worker process looks like from here."""
 _PATIENCE = 10.0
 """Seconds that workers have to close their environments."""
-
-
-class Timeouts(NamedTuple):
-    """Seconds that workers have; None is for ever."""
-
-    step: float | None = None
-    reset: float | None = None
-    """Making the environment included."""
+_NO_TIMEOUTS: Mapping[str, float | None] = {"step": None, "reset": None}
+"""Seconds that workers have for each, making the environment included; None is for ever."""
 
 
 class LaneViews(NamedTuple):
@@ -61,10 +55,10 @@ class Lanes:
         number: int,
         *,
         made: Sequence[gymnasium.Env[Any, Any]] = (),
-        workers: bool,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008 (a constant)
+        workers: bool = False,
+        timeouts: Mapping[str, float | None] = _NO_TIMEOUTS,
     ) -> None:
-        self.maker, self.number, self.timeouts = maker, number, timeouts
+        self.maker, self.number, self._timeouts = maker, number, timeouts
         self._made, self._workers = tuple(made), workers
         self._vector: VectorEnv[Any, Any, Any] | None = None
         self._closing: weakref.finalize[..., Any] | None = None
@@ -72,16 +66,16 @@ class Lanes:
     def reset(self, seeds: Sequence[int]) -> LaneViews:
         """Start an episode per seed; lanes beyond them stay idle."""
         every = [*seeds, *[None] * (self.number - len(seeds))]
-        return self._answer("reset", len(seeds), self.timeouts.reset, seed=every)
+        return self._answer("reset", len(seeds), seed=every)
 
     def step(self, actions: NDArray[Any]) -> LaneViews:
         """Act in the lanes that started."""
         chosen = np.zeros(self.number, np.int64)
         chosen[: actions.size] = actions
-        return self._answer("step", actions.size, self.timeouts.step, actions=chosen)
+        return self._answer("step", actions.size, actions=chosen)
 
-    def _answer(self, doing: str, number: int, timeout: float | None, **given: Any) -> LaneViews:
-        vector = self._running()
+    def _answer(self, doing: str, number: int, **given: Any) -> LaneViews:
+        vector, timeout = self._running(), self._timeouts[doing]
         try:
             if isinstance(vector, AsyncVectorEnv):
                 getattr(vector, f"{doing}_async")(**given)
@@ -106,17 +100,17 @@ class Lanes:
 
     def _running(self) -> VectorEnv[Any, Any, Any]:
         if self._vector is None:
-            off, makers = AutoresetMode.DISABLED, [self.maker] * self.number
+            off = AutoresetMode.DISABLED
             if self._workers:
-                workers = [partial(in_worker, maker, os.getpid()) for maker in makers]
+                workers = [partial(in_worker, self.maker, os.getpid())] * self.number
                 with _interrupts_waiting():
                     _start_server()
                     # JAX has threads by now, and a fork would copy their locks.
                     self._vector = AsyncVectorEnv(workers, context="forkserver", autoreset_mode=off)
             else:
-                begun = [partial(self.maker, env) for env in self._made]
-                vector = SyncVectorEnv([*begun, *makers[len(begun) :]], autoreset_mode=off)
-                self._vector, self._made = vector, ()
+                made = [*self._made, *[None] * (self.number - len(self._made))]
+                lanes = [partial(Lane, self.maker, env) for env in made]
+                self._vector, self._made = SyncVectorEnv(lanes, autoreset_mode=off), ()
             self._closing = weakref.finalize(self, _close, self._vector)
         return self._vector
 

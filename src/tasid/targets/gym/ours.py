@@ -59,26 +59,24 @@ class _Block:
         self.actions = spaces.Discrete(sim.num_actions)
         self.observations = _observation_space(block)
 
-    def begin(self, generators: Sequence[np.random.Generator]) -> tuple[_Rows, NDArray[Any]]:
-        """A new episode per generator: the next number it draws is the episode's."""
-        numbers = np.array([g.integers(1 << 31) for g in generators], np.uint32)
-        keys, states, observations = _begin(self._target, numbers)
-        return _Rows(keys, states, np.zeros(numbers.size, np.int32)), np.array(observations)
-
-    def begin_some(
-        self, rows: _Rows, generators: Sequence[np.random.Generator], which: NDArray[np.bool_]
+    def begin(
+        self,
+        generators: Sequence[np.random.Generator],
+        rows: _Rows | None = None,
+        which: NDArray[np.bool_] | None = None,
     ) -> tuple[_Rows, NDArray[Any]]:
-        """New episodes in some rows only; the observations of the others mean nothing."""
-        drawn = [
-            g.integers(1 << 31) if new else 0 for g, new in zip(generators, which, strict=True)
-        ]
+        """A new episode per generator: the next number it draws is the episode's.
+
+        Or only in some rows of those under way; the observations of the others mean nothing.
+        """
+        some = np.ones(len(generators), bool) if which is None else which
+        drawn = [g.integers(1 << 31) if new else 0 for g, new in zip(generators, some, strict=True)]
         keys, states, seen = _begin(self._target, np.array(drawn, np.uint32))
-        new = _Rows(
-            jnp.where(which, keys, rows.keys),
-            jnp.where(which, states, rows.states),
-            np.where(which, 0, rows.steps),
-        )
-        return new, np.asarray(seen)
+        new = _Rows(keys, states, np.zeros(len(drawn), np.int32))
+        if rows is not None:
+            keys, states = jnp.where(some, keys, rows.keys), jnp.where(some, states, rows.states)
+            new = _Rows(keys, states, np.where(some, 0, rows.steps))
+        return new, np.array(seen)
 
     def advance(
         self, rows: _Rows, actions: NDArray[Any]
@@ -129,9 +127,8 @@ class BlockEnv(gymnasium.Env[NDArray[Any], np.int64]):
         """Take an action, or what the perturbation makes of it."""
         if self._rows is None:
             raise ValueError("step: no episode has started; call reset() first")
-        if np.asarray(action).dtype.kind not in "iu" or not self.action_space.contains(
-            np.int64(action)
-        ):
+        whole = np.asarray(action).dtype.kind in "iu"
+        if not whole or not self.action_space.contains(np.int64(action)):
             raise ValueError(f"action: {action!r} is not in {self.action_space}")
         self._rows, seen, paid, ended, late = self._block.advance(self._rows, np.array([action]))
         return seen[0], float(paid[0]), bool(ended[0]), bool(late[0]), {}
@@ -203,11 +200,8 @@ class BlockVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"render_mode: {render_mode!r}, but only a single environment renders")
         block = make(kind.name, **options)
         self._block = _Block(block)
-        self.num_envs, self.horizon, self.simulator = (
-            num_envs,
-            block.simulator.horizon,
-            block.simulator,
-        )
+        self.num_envs, self.simulator = num_envs, block.simulator
+        self.horizon = block.simulator.horizon
         self.metadata = {**_RENDERING, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_action_space = self._block.actions
         self.single_observation_space = self._block.observations
@@ -248,7 +242,7 @@ class BlockVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise ValueError(f"actions: {actions!r} is not in {self.action_space}")
         rows, seen, paid, ended, late = self._block.advance(self._rows, actions)
         if self._ended.any():
-            rows, first = self._block.begin_some(rows, self._generators, self._ended)
+            rows, first = self._block.begin(self._generators, rows, self._ended)
             seen[self._ended] = first[self._ended]
             paid = np.where(self._ended, 0.0, paid)
             ended, late = ended & ~self._ended, late & ~self._ended

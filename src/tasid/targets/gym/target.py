@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator
-from tasid.maps.size import is_whole
+from tasid.maps.size import MapError, MapWarning, is_whole
 from tasid.maps.sources.toy_text import from_toy_text
-from tasid.maps.sources.trouble import MapError, MapWarning
+from tasid.targets.block import Latent
 from tasid.targets.gym.lanes import Lanes, LaneViews
-from tasid.targets.latent import Latent
 from tasid.targets.target import Collateral, Target
 
 
@@ -31,6 +30,7 @@ class GymEpisodes(NamedTuple):
     """What the environment raised: then this is no episode, and has to be run again."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GymTarget(Target):
     """Oracle access to a Gymnasium environment; `wrap` makes it.
 
@@ -39,69 +39,53 @@ class GymTarget(Target):
     block, when environments hold something that must be given back.
     """
 
-    traceable = False
+    lanes: Lanes
+    name: str
+    limit: int | None
+    """The number of steps at which the environment cuts episodes off, if it is known."""
     horizon: int
     """How many actions an episode takes; 0 if neither `wrap` nor the environment said."""
     retries: int
     """How often an episode in which the environment raised is run again."""
     environment: Mapping[str, Any] | None
     """Name and options that make this target again, if it came from an id."""
-    elsewhere: Any
+    tolerant: bool
+    """Is what cannot be used a reason to run an episode again, and no error?"""
+    elsewhere: Any = None
     """Who plays whole episodes in the place of this process (`targets.ray.crew`), if any."""
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        *,
-        name: str,
-        horizon: int,
-        limit: int | None,
-        retries: int,
-        environment: Mapping[str, Any] | None,
-        tolerant: bool = False,
-        elsewhere: Any = None,
-    ) -> None:
-        self._lanes = lanes
-        self.elsewhere, self.retries, self.environment = elsewhere, retries, environment
-        self._tolerant = tolerant
-        self.name = name
-        self.horizon = horizon
-        self.limit = limit
-        """The number of steps at which the environment cuts episodes off, if it is known."""
+    traceable = False
 
     @property
     def num_actions(self) -> int:
-        """|A|."""
-        return self._lanes.maker.num_actions
+        return self.lanes.maker.num_actions
 
     @property
     def num_envs(self) -> int:
-        """How many episodes run at a time."""
-        return self._lanes.number
+        return self.lanes.number
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return self._lanes.maker.encoding.shape
+        return self.lanes.maker.encoding.shape
 
     @property
     def observation_dtype(self) -> str:
         """uint8 for pictures, float32 for vectors."""
-        return self._lanes.maker.encoding.dtype
+        return self.lanes.maker.encoding.dtype
 
     def observe(self, raw: Any) -> NDArray[Any]:
         """A raw observation of the environment as policies and agents of this target see it."""
-        return self._lanes.maker.encoding(raw)
+        return self.lanes.maker.encoding(raw)
 
     @property
     def reset_options(self) -> Mapping[str, Any] | None:
         """What every `reset` is given, if anything: episodes may then begin elsewhere."""
-        begins: Mapping[str, Any] | None = self._lanes.maker.begins.get("options")
+        begins: Mapping[str, Any] | None = self.lanes.maker.begins.get("options")
         return begins
 
     def make_env(self) -> gymnasium.Env[Any, Any]:
         """An environment as it was before wrapping: a new one, or the only one there is."""
-        return self._lanes.maker.factory()
+        return self.lanes.maker.factory()
 
     def latent_on(self, sim: AbstractSimulator) -> Latent | None:
         """That of a toy-text environment, if its own table gives this very map."""
@@ -121,13 +105,10 @@ class GymTarget(Target):
         return Latent(toy.world) if same and toy.world is not None else None
 
     def with_horizon(self, horizon: int) -> GymTarget:
-        """The same environments with episodes of so many actions."""
         if horizon == self.horizon:
             return self
         check_horizon(horizon, self.limit, self.name)
-        same = copy(self)
-        same.horizon = horizon
-        return same
+        return replace(self, horizon=horizon)
 
     def reset(self, keys: jax.Array) -> tuple[GymEpisodes, Any]:
         """Start one episode per key, at most `num_envs`; give the first observations."""
@@ -137,7 +118,7 @@ class GymTarget(Target):
                 f"reset: {seeds.size} episodes at a time in {self.num_envs} environments; wrap "
                 f"with num_envs={seeds.size}"
             )
-        seen = self._lanes.reset(seeds.tolist())
+        seen = self.lanes.reset(seeds.tolist())
         quiet = np.zeros(seeds.size, bool)
         start = GymEpisodes(seeds, seen.observations, quiet, (None,) * seeds.size)
         return self._after(start, seen, 0), seen.observations
@@ -145,22 +126,19 @@ class GymTarget(Target):
     def step(
         self, state: GymEpisodes, actions: Any, h: Any, keys: Any
     ) -> tuple[GymEpisodes, Any, Any]:
-        """Take actions [n] at step h; give the next observations and rewards."""
-        seen = self._lanes.step(np.asarray(actions))
+        seen = self.lanes.step(np.asarray(actions))
         after = self._after(state, seen, int(h) + 1)
         return after, seen.observations, np.where(state.over, np.float32(0), seen.rewards)
 
     def finished(self, state: GymEpisodes) -> NDArray[np.bool_]:
-        """Which episodes have terminated before the horizon, [n]."""
         return state.over
 
     def failed(self, state: GymEpisodes) -> tuple[str | None, ...]:
-        """What kept episodes from being whole, [n]; None where nothing did."""
         return state.failed
 
     def close(self) -> None:
         """Close the environments."""
-        self._lanes.close()
+        self.lanes.close()
         if self.elsewhere is not None:
             self.elsewhere.close()
 
@@ -174,7 +152,7 @@ class GymTarget(Target):
         """The episodes after so many steps, or an error if they are not what they should be."""
         raised = list(seen.raised)
         for lane, why in enumerate(seen.refused):
-            if why is not None and self._tolerant:
+            if why is not None and self.tolerant:
                 raised[lane] = why
             elif why is not None:
                 raise ValueError(f"{self.name}: {self._where(before, lane, steps)}: {why}")
@@ -185,18 +163,13 @@ class GymTarget(Target):
                 f", but horizon={self.horizon}. Raise the environment's own limit "
                 f"(max_episode_steps={self.horizon}), or shorten the map's horizon"
             )
-        failed = tuple(
-            why or self._trouble(before, lane, steps, error)
-            for lane, (why, error) in enumerate(zip(before.failed, raised, strict=True))
-        )
+        failed = list(before.failed)
+        for lane, error in enumerate(raised):
+            if error is not None and failed[lane] is None:
+                kind = Collateral if isinstance(error, Collateral) else str
+                failed[lane] = kind(f"{self._where(before, lane, steps)}, {error}")
         over = before.over | seen.ended | seen.truncated
-        return GymEpisodes(before.seeds, seen.observations, over, failed)
-
-    def _trouble(self, before: GymEpisodes, lane: int, steps: int, error: str | None) -> str | None:
-        if error is None:
-            return None
-        kind = Collateral if isinstance(error, Collateral) else str
-        return kind(f"{self._where(before, lane, steps)}, {error}")
+        return GymEpisodes(before.seeds, seen.observations, over, tuple(failed))
 
     def _where(self, episodes: GymEpisodes, lane: Any, steps: int) -> str:
         return f"after {steps} steps of the episode with seed {episodes.seeds[lane]}"

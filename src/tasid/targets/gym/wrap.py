@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 
 from tasid.maps.size import is_whole
-from tasid.maps.sources.gym_id import GYM, make_by_id
+from tasid.maps.sources.by_name import GYM, make_by_id
 from tasid.targets.gym.lane import LaneMaker
-from tasid.targets.gym.lanes import Lanes, Timeouts
+from tasid.targets.gym.lanes import Lanes
 from tasid.targets.gym.spaces import SMALLEST_PICTURE, Encoding, encoding_of, space_of
 from tasid.targets.gym.target import GymTarget, check_horizon
 
@@ -24,11 +25,14 @@ _LANES = 8
 _MOST = 10_000
 """Environments side by side, and retries."""
 _RETRIES = 2
-_OBSERVED = ("observation", "render")
-_BAD = ("raise", "retry")
 _RENDERED = 64
 """Pixels in a row of a rendering, at most, unless told otherwise."""
 RAY = "ray"
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "observe": ("observation", "render"),
+    "workers": (True, False, RAY),
+    "on_bad_observation": ("raise", "retry"),
+}
 _OURS = "tasid/"
 """Ids of ours begin with this; their horizon is an option of the environment, too."""
 
@@ -75,18 +79,17 @@ def wrap(
             them, `options` are not given at all.
         options: Go to `gymnasium.make`, for an id.
     """
-    if observe not in _OBSERVED:
-        raise ValueError(f"observe: {observe!r} is none of {', '.join(_OBSERVED)}")
+    chosen = {"observe": observe, "workers": workers, "on_bad_observation": on_bad_observation}
+    for argument, choice in chosen.items():
+        if choice not in _CHOICES[argument]:
+            known = ", ".join(map(str, _CHOICES[argument]))
+            raise ValueError(f"{argument}: {choice!r} is none of {known}")
     if isinstance(env, str) and env.removeprefix(GYM).startswith(_OURS) and horizon is not None:
         options["horizon"] = horizon
     factory, name, single = _factory(env, observe, options)
     number = (1 if single else _LANES) if num_envs is None else num_envs
     _check_numbers(number, retries, single=single, workers=workers)
-    if workers not in (True, False, RAY):
-        raise ValueError(f"workers: {workers!r} is none of True, False and {RAY!r}")
     _check_timeouts(step_timeout, reset_timeout, workers=workers)
-    if on_bad_observation not in _BAD:
-        raise ValueError(f"on_bad_observation: {on_bad_observation!r} is none of {', '.join(_BAD)}")
     begins = _begins(reset_options)
     first = factory()
     if not isinstance(first, gymnasium.Env):
@@ -109,37 +112,25 @@ def wrap(
         made.pop().close()
     elif number > 1 and not isinstance(env, str):
         made.append(_another(factory, first))
-    lanes = Lanes(
-        maker,
-        number,
-        made=made,
-        workers=workers is True,
-        timeouts=Timeouts(step_timeout, reset_timeout),
-    )
+    timeouts = {"step": step_timeout, "reset": reset_timeout}
+    lanes = Lanes(maker, number, made=made, workers=workers is True, timeouts=timeouts)
     asked = {**options, "observe": observe, "resize": resize, "reset_options": reset_options}
     kept = {key: value for key, value in asked.items() if value not in (None, "observation")}
-    told: dict[str, Any] = {
-        "name": name,
-        "horizon": horizon or limit or 0,
-        "limit": limit,
-        "retries": retries,
-        "environment": _record(env, kept) if preprocess is None else None,
-        "tolerant": on_bad_observation == "retry",
-    }
-    return GymTarget(
-        lanes, **told, elsewhere=_crew(maker, number, told) if workers == RAY else None
+    target = GymTarget(
+        lanes=lanes,
+        name=name,
+        limit=limit,
+        horizon=horizon or limit or 0,
+        retries=retries,
+        environment=_record(env, kept) if preprocess is None else None,
+        tolerant=on_bad_observation == "retry",
     )
+    if workers == RAY:
+        from tasid.targets.ray.crew import Crew
 
-
-def _crew(maker: LaneMaker, number: int, told: dict[str, Any]) -> Any:
-    from tasid.targets.ray.crew import Crew
-
-    return Crew(maker, number, partial(_alone, told=told))
-
-
-def _alone(maker: LaneMaker, told: dict[str, Any]) -> GymTarget:
-    """A target with one environment, for somebody else's process."""
-    return GymTarget(Lanes(maker, 1, workers=False), **told)
+        alone = replace(target, lanes=Lanes(maker, 1))
+        target.elsewhere = Crew(alone, number)
+    return target
 
 
 def _factory(
@@ -174,7 +165,6 @@ def _another(factory: Callable[[], Env], first: Env) -> Env:
 
 
 def _begins(options: Any) -> dict[str, Any]:
-    """What `reset` is given besides a seed."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tasid.targets.batches import Rollout, here
-from tasid.targets.gym.lane import LaneMaker
 from tasid.targets.ray.session import LOCAL, connect
 from tasid.targets.target import EpisodeFailed, Target
 
@@ -21,12 +20,6 @@ _DEATHS = 10
 """How many actors may die of one episode."""
 _REMEMBERED = 8
 """Things to play with that an actor keeps."""
-Perform = Callable[..., Any]
-"""`here`, or what does more than that."""
-
-
-def _nothing(result: Any) -> None:
-    pass
 
 
 class _Piece(NamedTuple):
@@ -40,8 +33,8 @@ class _Piece(NamedTuple):
 class Crew:
     """As many actors as there are environments, made when first needed."""
 
-    def __init__(self, maker: LaneMaker, number: int, make: Callable[[LaneMaker], Any]) -> None:
-        self._maker, self._number, self._make = maker, number, make
+    def __init__(self, alone: Target, number: int) -> None:
+        self._alone, self._number = alone, number
         self._ray: Any = None
         self._factory: Any = None
         self._actors: list[Any] = []
@@ -52,12 +45,13 @@ class Crew:
         target: Target,
         groups: Sequence[tuple[Rollout, Sequence[int]]],
         width: int,
-        perform: Perform = here,
-        arrived: Callable[[Any], None] = _nothing,
+        perform: Callable[..., Any] = here,
+        arrived: Callable[[Any], None] | None = None,
     ) -> list[list[Any]]:
         """What `perform` gives for every row of every group, one row at a time, in order.
 
-        `arrived` is told each of them at once, in whatever order they come.
+        It is `here`, or what does more than that. `arrived` is told each of them at once, in
+        whatever order they come.
         """
         ray = self._connected()
         runs = [ray.put(run) for run, _ in groups]
@@ -81,7 +75,8 @@ class Crew:
                 piece, actor = playing.pop(ready[0])
                 try:
                     one = found[piece.group][piece.place] = ray.get(ready[0])
-                    arrived(one)
+                    if arrived is not None:
+                        arrived(one)
                 except ray.exceptions.RayTaskError as error:
                     raise _plain(error) from None
                 except ray.exceptions.RayError as error:  # the actor, its node, or what it gave
@@ -126,14 +121,14 @@ class Crew:
         return fresh
 
     def _new(self) -> Any:
-        return self._factory.options(scheduling_strategy="SPREAD").remote(self._maker, self._make)
+        return self._factory.options(scheduling_strategy="SPREAD").remote(self._alone)
 
 
 class Player:
-    """One environment, in an actor of its own."""
+    """A target with one environment, in an actor of its own."""
 
-    def __init__(self, maker: LaneMaker, make: Callable[[LaneMaker], Any]) -> None:
-        self._target = make(maker)
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self._known: OrderedDict[Any, Any] = OrderedDict()
 
     def play(self, references: Sequence[Any], row: int, width: int, horizon: int) -> Any:
@@ -153,8 +148,7 @@ class Player:
 
 def _plain(error: Any) -> Any:
     """An error of the environment as it was raised, if it is one that is documented."""
-    cause = error.cause
-    kind = next(
-        (one for one in (EpisodeFailed, ValueError, TypeError) if isinstance(cause, one)), None
-    )
-    return error if kind is None else kind(str(cause))
+    for kind in (EpisodeFailed, ValueError, TypeError):
+        if isinstance(error.cause, kind):
+            return kind(str(error.cause))
+    return error

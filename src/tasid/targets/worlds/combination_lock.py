@@ -24,7 +24,7 @@ from scipy.linalg import hadamard
 
 from tasid.maps import AbstractSimulator, PerturbedMDP, perturb
 from tasid.maps.size import is_whole, refuse_larger
-from tasid.targets.block import BlockMDP, block_mdp
+from tasid.targets.block import BlockMDP, block_mdp, plain_options
 
 NAME = "combination-lock"
 _TYPES = 3
@@ -57,23 +57,16 @@ def combination_lock(
     `layout` say in how many states episodes may begin and where those are; all are equally likely
     unless `start_probabilities` say otherwise.
     """
+    options = plain_options(combination_lock, locals())
     _check_options(horizon, num_actions, noise, depth, unperturbed)
-    options: dict[str, Any] = {
-        "horizon": int(horizon),
-        "num_actions": int(num_actions),
-        "eta": float(eta),
-        "noise": float(noise),
-        "bernoulli": bool(bernoulli),
-        "depth": int(depth),
-        "unperturbed": unperturbed,
-        "seed": int(seed),
-    }
+    several = {name: options.pop(name) for name in ("starts", "layout")}
+    chances = options.pop("start_probabilities")
     sim = lock_simulator(horizon, num_actions, seed=seed, starts=starts, layout=layout)
     if starts > 1:
-        options |= {"starts": int(starts), "layout": layout}
-    if start_probabilities is not None:
-        options["start_probabilities"] = [float(p) for p in start_probabilities]
-        sim = sim.with_start(sim.starts.tolist(), options["start_probabilities"])
+        options |= several
+    if chances is not None:
+        options["start_probabilities"] = chances
+        sim = sim.with_start(sim.starts.tolist(), chances)
     states = _states(horizon, starts, layout)
     xi = perturb(sim, eta=eta, seed=seed).xi.copy()
     spared = {"none": [], "last": [horizon - 1], "all": list(range(horizon))}[unperturbed]
@@ -192,11 +185,9 @@ class LockEmission:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
         return (int(self.mixing.shape[-1]),)
 
     def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
-        """Draw x ~ q(· | state)."""
         entries = self.mixing.shape[0]
         code = self.noise * jax.random.normal(key, (entries,))
         if self.random_bits:

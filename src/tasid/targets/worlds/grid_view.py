@@ -1,22 +1,20 @@
 """What an agent sees on a grid map: Minigrid's pictures, drawn for all poses at once with NumPy.
 
 The agent sees the 7 × 7 cells in front of it, itself at the middle of the lower edge looking up;
-walls hide what is behind them. Pictures are pixel for pixel those of Farama Minigrid 3.2
-(`RGBImgPartialObsWrapper`, and `get_frame` for the whole map), whose constants are repeated here.
+walls hide what is behind them. Pictures are pixel for pixel those of Farama Minigrid
+(`RGBImgPartialObsWrapper`), which draws the tiles.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.maps.layout import FREE, GOAL, HAZARD, HEADINGS, WALL, GridLayout
+from tasid.maps.layout import FREE, WALL, GridLayout
 from tasid.maps.sources.grid import COMPASS
 
 VIEW = 7
@@ -26,12 +24,12 @@ TILE = 8
 PICTURE = (VIEW * TILE, VIEW * TILE, 3)
 """The shape of what the agent sees."""
 
-_CONTENTS = (FREE, WALL, HAZARD, GOAL)
 _UNSEEN, _AGENT = 4, 5
-"""Kinds of tiles beyond the contents, which number 0 … 3."""
+"""Kinds of tiles beyond the contents FREE, WALL, HAZARD and GOAL, which number 0 … 3."""
+_LOOKS_UP = 3
+"""An agent's heading, as Minigrid counts."""
 _AHEAD = np.array(COMPASS[::2])
 """(row, column) of one step north, east, south, west: the order of `HEADINGS`."""
-_NORTH = HEADINGS.index("N")
 
 Cells = NDArray[np.uint8]
 """What is in each cell, [rows, columns], by the names of `tasid.maps.layout`."""
@@ -60,8 +58,15 @@ def poses_of(layout: GridLayout) -> NDArray[np.int32]:
 
 def view(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -> View:
     """What lies in front of each pose, and whether it can be seen from there."""
-    row, column, inside = _in_front(cells, poses)
-    contents = np.where(inside, cells[row, column], np.uint8(WALL))
+    poses = np.asarray(poses, dtype=np.intp).reshape(-1, 3)
+    ahead = _AHEAD[poses[:, 2]][:, None, None]
+    right = _AHEAD[(poses[:, 2] + 1) % 4][:, None, None]
+    far = np.arange(VIEW - 1, -1, -1)[None, :, None, None]
+    aside = np.arange(-(VIEW // 2), VIEW // 2 + 1)[None, None, :, None]
+    places = poses[:, None, None, :2] + far * ahead + aside * right
+    nearest = np.clip(places, 0, np.array(cells.shape) - 1)
+    inside = (places == nearest).all(axis=-1)
+    contents = np.where(inside, cells[tuple(np.moveaxis(nearest, -1, 0))], np.uint8(WALL))
     visible = np.ones_like(inside) if see_through_walls else _visible(contents == WALL)
     return View(contents, visible)
 
@@ -70,15 +75,7 @@ def agent_pictures(
     cells: Cells, poses: Poses, *, see_through_walls: bool = False
 ) -> NDArray[np.uint8]:
     """What the agent sees from each pose, uint8 [N, 56, 56, 3]."""
-    seen = view(cells, poses, see_through_walls=see_through_walls)
-    tiles = np.stack(
-        [
-            *(tile(content, highlight=True) for content in _CONTENTS),
-            tile(FREE),
-            tile(FREE, agent=_NORTH, highlight=True),
-        ]
-    )
-    return _mosaic(tiles[_kinds(seen)])
+    return _mosaic(_tiles()[_kinds(view(cells, poses, see_through_walls=see_through_walls))])
 
 
 def background(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -> NDArray[np.bool_]:
@@ -88,25 +85,10 @@ def background(cells: Cells, poses: Poses, *, see_through_walls: bool = False) -
     those that its triangle does not touch.
     """
     seen = view(cells, poses, see_through_walls=see_through_walls)
-    empty = tile(FREE, highlight=True)
-    around = (tile(FREE, agent=_NORTH, highlight=True) == empty).all(axis=-1)
+    around = (_tiles()[_AGENT] == _tiles()[FREE]).all(axis=-1)
     blank, full = np.ones_like(around), np.zeros_like(around)
     tiles = np.stack([blank, full, full, full, blank, around])[..., None]
     return _mosaic(tiles[_kinds(seen)])[..., 0]
-
-
-def _in_front(
-    cells: Cells, poses: Poses
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
-    """Row, column, and whether that is inside the map, of the cells each agent faces."""
-    poses = np.asarray(poses, dtype=np.intp).reshape(-1, 3)
-    ahead = _AHEAD[poses[:, 2]][:, None, None]
-    right = _AHEAD[(poses[:, 2] + 1) % 4][:, None, None]
-    far = np.arange(VIEW - 1, -1, -1)[None, :, None, None]
-    aside = np.arange(-(VIEW // 2), VIEW // 2 + 1)[None, None, :, None]
-    places = poses[:, None, None, :2] + far * ahead + aside * right
-    row, column = np.clip(places, 0, np.array(cells.shape) - 1).transpose(3, 0, 1, 2)
-    return row, column, (places == np.stack([row, column], axis=-1)).all(axis=-1)
 
 
 def _visible(opaque: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -138,54 +120,16 @@ def _mosaic(tiles: NDArray[_Pixel]) -> NDArray[_Pixel]:
     return lines.reshape(count, rows * size, columns * size, channels)
 
 
-# ---------------------------------------------------------------- one cell
-
-_FINER = 3
-"""Tiles are drawn this much finer than they are shown, and averaged."""
-_LINE = 0.031
-_COLOURS = {WALL: (100, 100, 100), HAZARD: (255, 128, 0), GOAL: (0, 255, 0)}
-Inside = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
-
-
 @cache
-def tile(
-    content: int, *, size: int = TILE, agent: int | None = None, highlight: bool = False
-) -> NDArray[np.uint8]:
-    """One cell, uint8 [size, size, 3], perhaps with an agent in it, with its heading."""
-    fine = np.zeros((size * _FINER, size * _FINER, 3), dtype=np.uint8)
-    y, x = (np.indices(fine.shape[:2]) + 0.5) / (size * _FINER)
-    fine[(x <= _LINE) | (y <= _LINE)] = (100, 100, 100)
-    if content != FREE:
-        fine[:] = _COLOURS[content]
-    if content == HAZARD:
-        fine[_waves(x, y)] = (0, 0, 0)
-    if agent is not None:
-        fine[_triangle(x, y, agent)] = (255, 0, 0)
-    if highlight:
-        fine = (fine + 0.3 * (255 - fine)).astype(np.uint8)
-    parts = fine.reshape(size, _FINER, size, _FINER, 3)
-    drawn = parts.mean(axis=3).mean(axis=1).astype(np.uint8)
-    drawn.setflags(write=False)
-    return drawn
+def _tiles() -> NDArray[np.uint8]:
+    """Minigrid's own, of all kinds in order, uint8 [6, TILE, TILE, 3]."""
+    from minigrid.core.grid import Grid
+    from minigrid.core.world_object import Goal, Lava, Wall
 
+    def drawn(content: Any, agent: int | None = None, highlight: bool = True) -> NDArray[Any]:
+        return Grid.render_tile(content, agent_dir=agent, highlight=highlight, tile_size=TILE)
 
-def _waves(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Three zigzag lines of radius 0.03."""
-    dark = np.zeros(x.shape, dtype=bool)
-    for wave in range(3):
-        low, high = 0.3 + 0.2 * wave, 0.4 + 0.2 * wave
-        corners = [(0.1, low), (0.3, high), (0.5, low), (0.7, high), (0.9, low)]
-        for (x0, y0), (x1, y1) in pairwise(corners):
-            length = math.hypot(x1 - x0, y1 - y0)
-            ux, uy = (x1 - x0) / length, (y1 - y0) / length
-            along = np.clip((x - x0) * ux + (y - y0) * uy, 0, length)
-            dark |= np.hypot(x - x0 - along * ux, y - y0 - along * uy) <= 0.03
-    return dark
-
-
-def _triangle(x: NDArray[np.float64], y: NDArray[np.float64], heading: int) -> NDArray[np.bool_]:
-    """The agent: corners (0.12, 0.19), (0.87, 0.50), (0.12, 0.81) if it looks east, else turned."""
-    for _ in range((heading - HEADINGS.index("E")) % 4):  # turn the pixels back instead
-        x, y = y, 1.0 - x
-    forward, aside = (x - 0.12) / 0.75, (y - 0.19 - 0.31 * (x - 0.12) / 0.75) / 0.62
-    return (forward >= 0) & (aside >= 0) & (forward + aside < 1)
+    things: tuple[Any, ...] = (Wall, Lava, Goal)
+    seen = [drawn(None), *(drawn(thing()) for thing in things)]
+    unseen, agent = drawn(None, highlight=False), drawn(None, agent=_LOOKS_UP)
+    return np.stack([*seen, unseen, agent]).astype(np.uint8)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,7 @@ import numpy as np
 from tasid.maps import AbstractSimulator, perturb
 from tasid.maps.layout import GridLayout
 from tasid.maps.size import is_whole
-from tasid.targets.aliasing import looks_of
-from tasid.targets.block import BlockMDP, block_mdp
+from tasid.targets.block import BlockMDP, block_mdp, looks_of, plain_options
 from tasid.targets.worlds.counter_hash import random_bits
 from tasid.targets.worlds.grid_view import PICTURE, agent_pictures, background, poses_of
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
@@ -65,17 +63,8 @@ def lava_crossing(
     perturbation differs from step to step, as in the paper. With several `starts` an episode begins
     at any of so many docking stations, all equally likely; a `text_map` has as many as it has 'S'.
     """
-    options: dict[str, Any] = {
-        "height": int(height),
-        "width": int(width),
-        "eta": float(eta),
-        "noise": bool(noise),
-        "text_map": text_map,
-        "horizon": None if horizon is None else int(horizon),
-        "see_through_walls": bool(see_through_walls),
-        "per_step": bool(per_step),
-        "seed": int(seed),
-    }
+    options = plain_options(lava_crossing, locals())
+    del options["starts"]
     docks = 1 if starts is None else starts
     text = lava_map(height=height, width=width, starts=docks) if text_map is None else text_map
     sim = lava_simulator(text, horizon=horizon)
@@ -142,10 +131,8 @@ class PictureEmission:
     noise: bool = field(metadata={"static": True})
 
     shape = PICTURE
-    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array) -> jax.Array:
-        """Draw x ~ q(· | state)."""
         picture = self.pictures[self.look[state]]
         return jnp.where(picture == 0, pixel_noise(key), picture) if self.noise else picture
 

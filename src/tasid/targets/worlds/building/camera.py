@@ -6,8 +6,8 @@ numbers: so everything is a product or a choice of columns and rows, which compi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -46,62 +46,37 @@ class CameraEmission:
     whereabouts: Whereabouts
     stairs: jax.Array
     """Hazards on the floor as x, y, x, y in pixels, float32 [n, 4]."""
-    grain: int = field(default=_GRAIN, metadata={"static": True})
 
     shape = PICTURE
-    """The shape of one observation."""
 
     def __call__(self, key: jax.Array, state: jax.Array, episode: BuildingEpisode) -> jax.Array:
-        """Draw x ~ q(· | state) in this episode."""
         bits = random_bits(key, DRAWS + NOISE_WORDS)
         stand = self.whereabouts.stand(bits[:DRAWS], state)
         return self.picture(stand, bits[DRAWS:], episode)
 
     def picture(self, stand: Stand, bits: jax.Array, episode: BuildingEpisode) -> jax.Array:
-        """The picture at a point, with the numbers [NOISE_WORDS] that make its grain."""
-        # Four levels of grain from the four bytes of each number.
-        grain = jax.lax.bitcast_convert_type(bits, jnp.uint8).reshape(SIDE, 3 * SIDE)
+        """The picture at a point, with the numbers [NOISE_WORDS] that make its grain.
 
-        def grainy(clean: jax.Array, grain: jax.Array) -> jax.Array:
-            offset = ((grain.astype(jnp.int32) - 128) * self.grain) >> 8
-            return jnp.clip(clean.astype(jnp.int32) + offset, 0, 255).astype(jnp.uint8)
-
-        return self._by_rows(stand, episode, grain, grainy).reshape(PICTURE)
-
-    def clean(self, stand: Stand, episode: BuildingEpisode) -> jax.Array:
-        """Without grain, float32 [64, 64, 3]."""
-        none = jnp.zeros((SIDE, 3 * SIDE), jnp.uint8)
-        return self._by_rows(stand, episode, none, lambda seen, _: seen).reshape(PICTURE)
-
-    def _by_rows(
-        self,
-        stand: Stand,
-        episode: BuildingEpisode,
-        grain: jax.Array,
-        finish: Callable[[jax.Array, jax.Array], jax.Array],
-    ) -> jax.Array:
-        """A few rows at a time, [64, 192].
-
-        The loop is there for what is worked out before it: a compiler would otherwise work columns
-        out again for every pixel, which takes ten times as long.
+        It is drawn a few rows at a time. The loop is there for what is worked out before it: a
+        compiler would otherwise work columns out again for every pixel, which takes ten times as
+        long.
         """
+        blocks = SIDE // _ROWS
+        # Four levels of grain from the four bytes of each number.
+        grain = jax.lax.bitcast_convert_type(bits, jnp.uint8).reshape(blocks, _ROWS, 3 * SIDE)
+        down = jnp.asarray(_slopes().reshape(blocks, _ROWS, 1), jnp.float32)
         columns = self._columns(stand, episode)
 
-        def rows(ground: bool) -> Callable[[tuple[jax.Array, jax.Array]], jax.Array]:
-            def drawn(given: tuple[jax.Array, jax.Array]) -> jax.Array:
-                down, grain = given
-                seen = self._rows(columns, stand, episode, down, ground)
-                return finish(seen, grain)
+        def drawn(given: tuple[jax.Array, jax.Array], ground: bool) -> jax.Array:
+            down, grain = given
+            clean = self._rows(columns, stand, episode, down, ground)
+            offset = ((grain.astype(jnp.int32) - 128) * _GRAIN) >> 8
+            return jnp.clip(clean.astype(jnp.int32) + offset, 0, 255).astype(jnp.uint8)
 
-            return drawn
-
-        blocks = SIDE // _ROWS
-        down = jnp.asarray(_slopes().reshape(blocks, _ROWS, 1), jnp.float32)
-        parts = grain.reshape(blocks, _ROWS, 3 * SIDE)
         half = blocks // 2
-        upper = jax.lax.map(rows(False), (down[:half], parts[:half]))
-        lower = jax.lax.map(rows(True), (down[half:], parts[half:]))
-        return jnp.concatenate([upper, lower]).reshape(SIDE, 3 * SIDE)
+        upper = jax.lax.map(partial(drawn, ground=False), (down[:half], grain[:half]))
+        lower = jax.lax.map(partial(drawn, ground=True), (down[half:], grain[half:]))
+        return jnp.concatenate([upper, lower]).reshape(PICTURE)
 
     def _rows(
         self,

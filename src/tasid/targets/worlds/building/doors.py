@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator, robust_dp
 from tasid.maps.layout import FREE, WALL
-from tasid.maps.sources.floor import Floor
+from tasid.maps.size import MapError
 from tasid.maps.sources.grid import numbering
 from tasid.maps.sources.map_server import OccupancyMap
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.sources.occupancy_map import Floor
 from tasid.targets.worlds.building.places import Places
 from tasid.targets.worlds.grid_view import poses_of
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, route_states, route_steps
@@ -40,9 +41,10 @@ def closed(picture: OccupancyMap, points: Sequence[Sequence[float]]) -> Occupanc
     return OccupancyMap(pixels, picture.resolution, picture.corner)
 
 
-def doors_on(floor: Floor, route: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """The narrow places on a route of points (x, y) in metres, narrowest first."""
-    places = list(dict.fromkeys((float(point[0]), float(point[1])) for point in route))
+def _doors_on_route(floor: Floor, sim: AbstractSimulator) -> list[tuple[float, float]]:
+    """The narrow places on the robust route, (x, y) in metres, narrowest first."""
+    route = layout_of(sim).centres(route_states(robust_dp(sim, eta=ROUTE_ETA)))
+    places = list(dict.fromkeys(map(tuple, route.tolist())))
     middles = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairwise(places)]
     found: dict[tuple[float, float], float] = {}
     for x, y in [*places, *middles]:
@@ -85,11 +87,11 @@ def with_doors(
     shut: list[tuple[float, float]] = []
     truth = places.floor, sim
     while len(shut) < doors:
-        for door in _candidates(places, truth[1], shut):
-            tried = _shut(places, sim, [*shut, door])
-            if _hinders(truth[1], tried[1]) and _arrives(tried[1]):
+        for door in [d for d in _doors_on_route(places.floor, truth[1]) if d not in shut]:
+            floor, there = _shut(places, sim, [*shut, door])
+            if _hinders(truth[1], there) and route_steps(robust_dp(there, eta=0.0)) is not None:
                 shut.append(door)
-                truth = tried
+                truth = floor, there
                 break
         else:
             raise MapError(
@@ -97,13 +99,6 @@ def with_doors(
                 "with another way left; give points (x, y) instead"
             )
     return truth
-
-
-def _candidates(
-    places: Places, sim: AbstractSimulator, shut: Sequence[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    points = layout_of(sim).centres(route_states(robust_dp(sim, eta=ROUTE_ETA))).tolist()
-    return [door for door in doors_on(places.floor, points) if door not in shut]
 
 
 def _shut(
@@ -117,11 +112,11 @@ def _shut(
         cell_size=floor.lattice.size,
         robot_radius=floor.radius,
         unknown="wall" if floor.pixels is floor.picture.pixels else "free",
-        directions=floor.lattice.directions,
+        headings=floor.lattice.directions,
     )
     row, column, heading = poses_of(layout_of(sim)).T
     poses = places.grid.poses(np.stack([row, column], axis=1), heading)
-    after = truth.grid(places.grid.cells, "drive").successors(poses)
+    after = replace(places.grid, passages=truth.lattice.passages).successors(poses)
     successor = numbering(poses)(after)
     stay = places.grid.actions.index("stay")
     reward = np.where(successor == sim.successor, sim.reward, sim.reward[:, [stay]])
@@ -136,7 +131,3 @@ def _hinders(before: AbstractSimulator, after: AbstractSimulator) -> bool:
         for step, state in enumerate(route_states(plan))
         for action in [plan.actions[step, state]]
     )
-
-
-def _arrives(sim: AbstractSimulator) -> bool:
-    return route_steps(robust_dp(sim, eta=0.0)) is not None

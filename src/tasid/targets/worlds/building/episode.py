@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.maps import AbstractSimulator, PerturbedMDP, robust_dp
-from tasid.maps.layout import FREE, GOAL, GridLayout
-from tasid.maps.sources.trouble import MapError
-from tasid.targets.latent import Worlds
+from tasid.maps.layout import FREE
+from tasid.maps.planning.flips import leads_to_goal
+from tasid.maps.size import MapError
+from tasid.targets.block import Worlds
 from tasid.targets.worlds.building.places import Places
 from tasid.targets.worlds.counter_hash import random_bits, uniform
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, route_states
@@ -133,22 +134,10 @@ def _spots(sim: AbstractSimulator) -> NDArray[np.int64]:
     met = list(dict.fromkeys(map(tuple, layout.positions[route].tolist())))
     margin = max(min(_MARGIN, len(met) // 4), 1)
     free = [place for place in met[margin:-margin] if layout.cells[place] == FREE]
-    kept = [place for place in free if _can_pass(sim, layout, place)]
+    start, positions = int(sim.starts[0]), layout.positions
+    kept = [p for p in free if leads_to_goal(sim, start, around=(positions == p).all(axis=1))]
     chosen = kept[:: max(-(-len(kept) // _SPOTS), 1)]
     return np.array(chosen, dtype=np.int64).reshape(-1, 2)
-
-
-def _can_pass(sim: AbstractSimulator, layout: GridLayout, place: tuple[int, ...]) -> bool:
-    """Is there a way to the goal around this place?"""
-    here = (layout.positions == place).all(axis=1)
-    goal = layout.cells[tuple(layout.positions.T)] == GOAL
-    reached = np.zeros(sim.num_states, dtype=bool)
-    level = np.array(sim.starts[:1])
-    while level.size:
-        reached[level] = True
-        after = np.unique(sim.successor[level])
-        level = after[~reached[after] & ~here[after]]
-    return bool((reached & goal).any())
 
 
 def worlds_with(world: PerturbedMDP, days: BuildingDays) -> Worlds:

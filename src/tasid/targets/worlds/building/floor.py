@@ -8,6 +8,7 @@ the doors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,13 +34,14 @@ Rectangle = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnFloor:
-    """A map with a task on it; all lengths in metres."""
+class Site:
+    """A map, and what is known about the task on it; all lengths in metres."""
 
     picture: OccupancyMap
-    hazards: tuple[Rectangle, ...]
-    dock: tuple[float, float, str]
-    goal: tuple[float, float]
+    hazards: Sequence[Sequence[float]] = ()
+    docks: Sequence[Sequence[float | str]] = ()
+    goals: Sequence[Sequence[float]] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Blueprint:
     """Seeds what stands in rooms and which are open."""
 
 
-OURS = Blueprint(
+_OURS = Blueprint(
     crossings=(6, 24, 58, 82),
     lobby=(44, 51),
     courts=(1, 4),
@@ -70,9 +72,11 @@ OURS = Blueprint(
 )
 
 
-def office_floor(number: int | None = None) -> DrawnFloor:
+def office_floor(number: int | None = None) -> Site:
     """The floor that comes with the package, or the one of a number."""
-    return draw(OURS if number is None else blueprint(number))
+    if number is None:
+        return draw(_OURS, "office floor")
+    return draw(blueprint(number), f"office floor {number}")
 
 
 def blueprint(number: int) -> Blueprint:
@@ -94,7 +98,7 @@ def blueprint(number: int) -> Blueprint:
     )
 
 
-def draw(plan: Blueprint) -> DrawnFloor:
+def draw(plan: Blueprint, source: str) -> Site:
     """The pixels of a blueprint, and the delivery from its dock to its goal room."""
     canvas = _Canvas()
     rng = np.random.default_rng(plan.furniture)
@@ -117,14 +121,13 @@ def draw(plan: Blueprint) -> DrawnFloor:
     canvas.door(plan.dock, _NORTH[1])
     canvas.pillars(plan.crossings)
     _draw_niches(canvas, rng)
-    left, right = plan.lobby
-    stairs = (left + 1 + _STAIR_MARGIN, 11 + _STAIR_MARGIN, right - 1 - _STAIR_MARGIN,
-              18 - _STAIR_MARGIN)  # fmt: skip
-    return DrawnFloor(
+    left, right = plan.lobby[0] + 1 + _STAIR_MARGIN, plan.lobby[1] - 1 - _STAIR_MARGIN
+    return Site(
         OccupancyMap(canvas.pixels[::-1].copy(), RESOLUTION, (0.0, 0.0)),
-        hazards=(stairs,),
-        dock=(plan.dock, _NORTH[1] + 1.5, "S"),
-        goal=(plan.goal_room[0] + 2.5, 1.5),
+        hazards=[(left, 11 + _STAIR_MARGIN, right, 18 - _STAIR_MARGIN)],
+        docks=[(plan.dock, _NORTH[1] + 1.5, "S")],
+        goals=[(plan.goal_room[0] + 2.5, 1.5)],
+        source=source,
     )
 
 
@@ -222,12 +225,10 @@ class _Canvas:
 
     def hollow(self, west: float, low: float, east: float, high: float) -> None:
         """Free inside, with walls on the edges where nothing is free yet."""
-        wall = self._part((west - _HALF_WALL, low - _HALF_WALL, east + _HALF_WALL,
-                           high + _HALF_WALL))  # fmt: skip
+        half = _HALF_WALL
+        wall = self._part((west - half, low - half, east + half, high + half))
         wall[wall != FREE] = WALL
-        self._part((west + _HALF_WALL, low + _HALF_WALL, east - _HALF_WALL, high - _HALF_WALL))[
-            :
-        ] = FREE
+        self._part((west + half, low + half, east - half, high - half))[:] = FREE
 
     def door(self, x: float, y: float) -> None:
         """An opening in a wall along x."""

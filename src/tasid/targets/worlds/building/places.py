@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tasid.maps import AbstractSimulator
-from tasid.maps.layout import FREE, GOAL, heading_names
-from tasid.maps.sources.floor import Floor
-from tasid.maps.sources.grid import Grid, Rewards, checked_heading, grid_simulator
+from tasid.maps.layout import FREE, GOAL, HEADING_NAMES
+from tasid.maps.size import MapError
+from tasid.maps.sources.grid import Grid, checked_heading
 from tasid.maps.sources.lattice import grown
-from tasid.maps.sources.reach import steps_to_goal
-from tasid.maps.sources.trouble import MapError
+from tasid.maps.sources.occupancy_map import Floor
+from tasid.maps.sources.reach import Place, steps_to_goal
 
 _STEPS_TO_GOAL = (30, 45)
 """How far docks are from the goal if nobody says where they are and the floor is large enough."""
@@ -27,7 +26,8 @@ _SHARE = 1 / 3
 """Of the floor that cells have to connect if nobody says where to go."""
 _ROOMY = 3
 """Times as many places as docks, so that these can be apart."""
-Place = tuple[int, int]
+_HEADING = "E"
+"""Of docks that do not say where they look to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +39,6 @@ class Places:
     docks: list[int]
     """Poses; the first is where a lone start is."""
 
-    def simulator(self, rewards: Rewards, source: str) -> AbstractSimulator:
-        """All poses that can be reached from the docks; the horizon is to be chosen later."""
-        return grid_simulator(
-            self.grid,
-            self.docks,
-            horizon=self.grid.cells.size * self.grid.headings,
-            rewards=rewards,
-            scale=self.floor.scale,
-            source=source,
-        )
-
 
 def places_of(
     floor: Floor,
@@ -57,7 +46,6 @@ def places_of(
     docks: Sequence[Sequence[float | str]],
     goals: Sequence[Sequence[float]],
     number: int,
-    heading: str = "E",
 ) -> Places:
     """Docks and goals as given, and as many docks more as are asked for."""
     _check_size(floor)
@@ -66,29 +54,25 @@ def places_of(
         chosen = [floor.cell("goal", float(goal[0]), float(goal[1])) for goal in goals]
     else:
         chosen = [_far_end(floor, areas, _given(floor, docks))]
-    cells = floor.cells.copy()
-    for place in chosen:
-        cells[place] = GOAL
-    grid = floor.grid(cells, "drive")
+    grid = floor.grid(chosen, "drive")
     poses = []
     for dock in docks[:number]:
         row, column = _given(floor, [dock])[0]
-        if cells[row, column] == GOAL:
+        if (row, column) in chosen:
             raise MapError(f"start: {tuple(dock)} lies in the cell of the goal")
-        looks = checked_heading(str(dock[2]) if len(dock) > 2 else heading, grid.directions)
+        looks = checked_heading(str(dock[2]) if len(dock) > 2 else _HEADING, grid.directions)
         poses.append(grid.pose(row, column, looks))
         if steps_to_goal(grid, poses[-1]) is None:
             why = floor.why_unreachable((row, column), chosen[0])
             raise MapError(f"goal: it cannot be reached from the start; {why}")
-    poses += _more_docks(grid, chosen, poses, number - len(poses), heading)
+    poses += _more_docks(grid, chosen, poses, number - len(poses))
     return Places(floor, grid, poses)
 
 
 def _check_size(floor: Floor) -> None:
     if (floor.cells == FREE).any():
         return
-    free = (floor.pixels == FREE).any()
-    if not free:
+    if not (floor.pixels == FREE).any():
         raise MapError("map: it has no free pixel at all; is `negate` of its .yaml right?")
     raise MapError(
         f"cell_size: with cells of {floor.lattice.size:g} m and a robot of radius "
@@ -119,7 +103,7 @@ def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> 
     free = floor.cells == FREE
     own = areas[docks[0]] if docks else np.bincount(areas[free]).argmax()
     _check_share(floor, int((areas == own).sum()))
-    grid = floor.grid(floor.cells, "drive")
+    grid = floor.grid((), "drive")
     first = docks[0] if docks else tuple(np.argwhere((areas == own) & free)[0])
     place: Place = (int(first[0]), int(first[1]))
     for _ in range(1 if docks else 2):
@@ -130,9 +114,7 @@ def _far_end(floor: Floor, areas: NDArray[np.int32], docks: Sequence[Place]) -> 
     return place
 
 
-def _more_docks(
-    grid: Grid, goals: Sequence[Place], docks: list[int], wanted: int, heading: str
-) -> list[int]:
+def _more_docks(grid: Grid, goals: Sequence[Place], docks: list[int], wanted: int) -> list[int]:
     """Places at about the right distance from the goal, each as far from the others as can be.
 
     A dozen docks look into all directions in turn; hundreds are anywhere on the floor.
@@ -164,25 +146,18 @@ def _more_docks(
         best = pool[near.argmax()]
         found.append(best)
         near = np.minimum(near, np.abs(pool - best).sum(axis=1))
-    names = heading_names(grid.directions)
-    first = names.index(heading)
+    names = HEADING_NAMES[grid.directions]
+    first = names.index(_HEADING)
     looks = [names[(first + turn) % grid.directions] for turn in range(len(found))]
     return [grid.pose(int(r), int(c), look) for (r, c), look in zip(found, looks, strict=True)]
 
 
 def _steps_to(grid: Grid, goals: Sequence[Place]) -> NDArray[np.float64]:
     """Moves from every cell to the nearest goal, turns not counted [rows, columns]."""
-    distance = np.full(grid.cells.shape, np.inf)
     open_cells = np.where(grid.cells == GOAL, np.uint8(FREE), grid.cells)
-    backward = Grid(open_cells, "drive", grid.directions, grid.passages)
-    level = list(goals)
-    steps = 0
-    while level:
-        for place in level:
-            distance[place] = min(distance[place], steps)
-        poses = [backward.pose(*place, name) for place in level for name in "NESW"]
-        after = backward.places(backward.successors(np.array(poses))[:, :2].ravel())
-        fresh = {(int(r), int(c)) for r, c in after}
-        level = [p for p in fresh if np.isinf(distance[p]) and grid.cells[p] == FREE]
-        steps += 1
+    passages = None if grid.passages is None else grid.passages[..., :: grid.directions // 4]
+    walk = Grid(open_cells, "compass", passages=passages)
+    distance = np.full(grid.cells.shape, np.inf)
+    for steps, level in enumerate(walk.levels(walk.poses(np.array(goals), 0))):
+        distance[tuple(walk.places(level).T)] = steps
     return distance

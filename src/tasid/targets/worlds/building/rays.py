@@ -55,14 +55,8 @@ class RayMap:
 
 def ray_map(solid: NDArray[np.bool_]) -> RayMap:
     """The map of these pixels, row 0 at the bottom; the outermost become solid."""
-    return RayMap(jnp.asarray(_rectangles(_closed(solid))))
-
-
-def _closed(solid: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    walled = solid.copy()
-    walled[[0, -1]] = True
-    walled[:, [0, -1]] = True
-    return walled
+    walled = np.pad(solid[1:-1, 1:-1], 1, constant_values=True)
+    return RayMap(jnp.asarray(_rectangles(walled)))
 
 
 def _rectangles(solid: NDArray[np.bool_]) -> NDArray[np.uint16]:

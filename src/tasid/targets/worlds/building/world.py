@@ -11,25 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tasid.maps import AbstractSimulator, perturb
-from tasid.maps.layout import FREE, GOAL
-from tasid.maps.sources.floor import Floor
-from tasid.maps.sources.grid import Rewards
-from tasid.maps.sources.trouble import MapError
-from tasid.targets.block import BlockMDP, block_mdp
+from tasid.maps.layout import FREE, GOAL, HAZARD, WALL
+from tasid.maps.size import MapError
+from tasid.maps.sources.grid import Rewards, grid_simulator
+from tasid.maps.sources.map_server import OccupancyMap, read_map
+from tasid.maps.sources.occupancy_map import Floor
+from tasid.maps.sources.text_map import parse
+from tasid.targets.block import BlockMDP, block_mdp, plain_options
 from tasid.targets.worlds.building.doors import with_doors
 from tasid.targets.worlds.building.episode import days_of, worlds_with
+from tasid.targets.worlds.building.floor import RESOLUTION, Site, office_floor
 from tasid.targets.worlds.building.places import Places, places_of
 from tasid.targets.worlds.building.sensors import SENSORS, emission_of
-from tasid.targets.worlds.building.site import Site, site_of
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
 
 NAME = "building"
 ANYWHERE = "anywhere"
+_JITTER = 0.2
+"""Metres beside the middle of a cell, where cells are not too narrow for it."""
 _LONGEST = 4096
 """Steps, beyond which a plan that does not arrive never will."""
 
@@ -55,7 +60,7 @@ def building(
     range_limit: float = 10.0,
     noise: float = 0.03,
     dropout: float = 0.03,
-    jitter: float = 0.2,
+    jitter: float | None = None,
     turn_jitter: float = 3.0,
     obstacles: float = 0.0,
     closed_doors: int | Sequence[Sequence[float]] = 0,
@@ -70,38 +75,13 @@ def building(
     (x, y, radius) or rectangles (x, y, x, y). `obstacles` is the share of episodes in which a
     person or a chair stands on the route; `closed_doors` are points, or how many doors on the route
     of the plan are closed in the target. Slips differ from place to place, and with `per_step` from
-    step to step, which takes H times the memory. Without a `horizon` it is three times the steps of
-    the robust plan's longest route. The goal pays 1, a hazard −1, every other step `step_reward`:
-    less than in the lava crossing, since routes are several times as long.
+    step to step, which takes H times the memory. A robot stands up to `jitter` beside the middle of
+    its cell, 0.2 or half a narrow cell if nobody says. Without a `horizon` it is three times the
+    steps of the robust plan's longest route. The goal pays 1, a hazard −1, every other step
+    `step_reward`: less than in the lava crossing, since routes are several times as long.
     """
-    options: dict[str, Any] = {
-        "map": map,
-        "floor": floor,
-        "sensor": str(sensor),
-        "cell_size": float(cell_size),
-        "robot_radius": float(robot_radius),
-        "headings": int(headings),
-        "start": None if start is None else list(start),
-        "goal": None if goal is None else list(goal),
-        "starts": starts,
-        "hazards": None if hazards is None else [list(zone) for zone in hazards],
-        "unknown": unknown,
-        "eta": float(eta),
-        "per_step": bool(per_step),
-        "horizon": None if horizon is None else int(horizon),
-        "step_reward": float(step_reward),
-        "beams": int(beams),
-        "range_limit": float(range_limit),
-        "noise": float(noise),
-        "dropout": float(dropout),
-        "jitter": float(jitter),
-        "turn_jitter": float(turn_jitter),
-        "obstacles": float(obstacles),
-        "closed_doors": closed_doors
-        if isinstance(closed_doors, int)
-        else [list(point) for point in closed_doors],
-        "seed": int(seed),
-    }
+    jitter = min(_JITTER, cell_size / 2) if jitter is None else jitter
+    options = plain_options(building, locals())
     _check(options)
     places, source = _places(options)
     sim = _simulator(places, source, options)
@@ -173,7 +153,46 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _site(options: Mapping[str, Any]) -> Site:
-    return site_of(options["map"], options["floor"], options["cell_size"])
+    """The floor that comes with the package, one by number, a ROS map, or a text map.
+
+    A text map is a file or the text itself; a character is a cell.
+    """
+    where, number, size = options["map"], options["floor"], options["cell_size"]
+    if where is None:
+        return office_floor(number)
+    if number is not None:
+        raise MapError(f"floor: {number} with a map; floors by number are drawn, not read")
+    if "\n" in where:
+        return _written(where, size, "text map")
+    path = Path(where)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return Site(read_map(path), source=f"occupancy map {path.name}")
+    if path.suffix.lower() != ".txt":
+        raise MapError(f"map: {where!r} is neither a .yaml (ROS map) nor a .txt (drawn map)")
+    if not path.is_file():
+        raise MapError(f"map: {where}: no such file")
+    return _written(path.read_text(encoding="utf-8"), size, f"text map {path.name}")
+
+
+def _written(text: str, size: float, source: str) -> Site:
+    cells, starts = parse(text)
+    every = max(round(size / RESOLUTION), 1)
+    rows = cells.shape[0]
+    pixels = np.where(cells == WALL, np.uint8(WALL), np.uint8(FREE))
+    pixels = pixels.repeat(every, axis=0).repeat(every, axis=1)
+
+    def centre(place: Any) -> tuple[float, float]:
+        return (float(place[1]) + 0.5) * size, (rows - float(place[0]) - 0.5) * size
+
+    # Smaller than the cell by more than a robot's radius, so that its neighbours stay free.
+    lava = [(*centre(place), 0.01 * size) for place in np.argwhere(cells == HAZARD)]
+    return Site(
+        OccupancyMap(pixels, size / every, (0.0, 0.0)),
+        hazards=lava,
+        docks=[(*centre(start), "E") for start in starts],
+        goals=[centre(goal) for goal in np.argwhere(cells == GOAL)],
+        source=source,
+    )
 
 
 def _floor(options: Mapping[str, Any], site: Site) -> Floor:
@@ -183,7 +202,7 @@ def _floor(options: Mapping[str, Any], site: Site) -> Floor:
         robot_radius=options["robot_radius"],
         unknown=options["unknown"],
         hazards=site.hazards if options["hazards"] is None else options["hazards"],
-        directions=options["headings"],
+        headings=options["headings"],
     )
 
 
@@ -199,7 +218,15 @@ def _places(options: dict[str, Any]) -> tuple[Places, str]:
 
 
 def _simulator(places: Places, source: str, options: dict[str, Any]) -> AbstractSimulator:
-    far = places.simulator(Rewards(step=options["step_reward"]), source)
+    grid = places.grid
+    far = grid_simulator(  # of all poses; the horizon is to be chosen later
+        grid,
+        places.docks,
+        horizon=grid.cells.size * grid.headings,
+        rewards=Rewards(step=options["step_reward"]),
+        source=source,
+        **places.floor.scale,
+    )
     if options["starts"] == ANYWHERE:
         kinds = layout_of(far).cells[tuple(layout_of(far).positions.T)]
         far = far.with_start(np.flatnonzero(kinds == FREE).tolist())
