@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import gymnasium
@@ -12,10 +13,9 @@ import pytest
 import tasid
 from tasid.cli import main
 from tasid.cli.train_seeds import seeds_in
-from tasid.runs.executors.mirror import File, Mirror, files_of, write
 from tasid.runs.executors.processes import Processes
 from tasid.runs.recording import record_episodes
-from tasid.runs.seeds import train_seeds
+from tasid.runs.seeds import File, Mirror, files_of, train_seeds, write
 from tasid.runs.train import Order, train
 
 ORDER = "combination-lock --horizon 3 --set num_actions=3 --episodes 32 --evaluation-episodes 40"
@@ -183,6 +183,24 @@ def test_a_mirror_shows_what_is_there_and_tells_each_file_once(tmp_path):
             write(theirs, File(name, b""))
 
 
+def test_a_run_put_in_its_place_while_a_mirror_looks_is_no_trouble(tmp_path, monkeypatch):
+    ours, theirs = tmp_path / "task", tmp_path / "owner"
+    theirs.mkdir()
+    line = Line(theirs)
+    mirror = Mirror(ours, line, {"deep/before": b"kept"})
+    scan = os.scandir
+
+    def vanishing(folder):
+        if ours.exists():
+            ours.rename(tmp_path / "moved")
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    mirror.tell(ours)
+    assert not ours.exists()
+    assert not line.said
+
+
 def test_without_ray_the_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     where = ("--seeds 1-3 --cluster local --out", tmp_path / "sweep")
@@ -194,7 +212,7 @@ def test_without_ray_the_extra_is_named(tmp_path, capsys, monkeypatch):
         pytest.raises(ValueError, match=r"workers: needs Ray, .* 'tasid\[ray\]'"),
     ):
         record_episodes(target, None, episodes=1)
-    with pytest.raises(ValueError, match="workers: 'spark' is none of True, False and 'ray'"):
+    with pytest.raises(ValueError, match="workers: 'spark' is none of True, False, ray"):
         tasid.wrap(Noted, workers="spark")
     with pytest.raises(ValueError, match="step_timeout: 1 without workers=True"):
         tasid.wrap(Noted, workers="ray", step_timeout=1)
