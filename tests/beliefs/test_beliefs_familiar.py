@@ -12,7 +12,7 @@ import pytest
 import tasid
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
-from tasid.beliefs.familiar import least_scores, strange
+from tasid.beliefs.familiar import anything, least_scores, strange
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.gaussian import Moments, fit_gaussians, flat_gaussians
 from tasid.learning.belief.episodes import Recorded
@@ -75,7 +75,8 @@ def test_beside_each_other_places_explain_anything():
     moments = Moments(np.full(2, 200.0), sums, 400.0, sums.sum(axis=0), squares)
     emission = fit_gaussians(moments, dimensions=1)
     classes = Classes.of(chain, "place", sim)
-    comparing = BeliefFilter(chain, classes, emission, jnp.float32(0.1), jnp.float32(LEAP))
+    eta, leap = jnp.float32(0.1), jnp.float32(LEAP)
+    comparing = BeliefFilter(chain, classes, emission, eta, leap, anything(2))
     knowing = replace(
         comparing, least=emission.scores(jnp.array([[1.3], [-1.3]]), jnp.arange(2)).diagonal()
     )

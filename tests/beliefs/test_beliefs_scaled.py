@@ -20,7 +20,7 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.features import AsSeen, fit_features
 from tasid.beliefs.scaled import Differentiable, Layers, Predicting, Scaled, fit_scaled
-from tasid.beliefs.smoother import labelled, posterior
+from tasid.beliefs.smoother import labelled, smoothed
 from tasid.files import ArtifactError, read_artifact
 from tasid.maps import robust_dp
 from tasid.policies.belief_policy import BeliefPolicy
@@ -83,7 +83,7 @@ def test_labels_are_posteriors_of_places(seed: int) -> None:
     case = a_case(seed, "place")
     parts = case.smoother(eta=0.2)
     told = np.asarray(labelled(*parts))
-    places = np.asarray(posterior(*parts)[0])
+    places = np.asarray(smoothed(*parts).after)
     live = np.asarray(case.arrays.live) > 0
     members = np.asarray(case.classes.members)
     for h, n in np.argwhere(live):

@@ -16,8 +16,9 @@ from paths import REWARDS, Episode, Paths, a_world
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
 from tasid.beliefs.episodes import Episodes, payment_numbers
+from tasid.beliefs.familiar import anything
 from tasid.beliefs.filter import BeliefFilter
-from tasid.beliefs.smoother import Weights, expect, filtered, posterior, tally
+from tasid.beliefs.smoother import Weights, expect, smoothed, tally
 from tasid.maps import AbstractSimulator
 
 few = settings(max_examples=12, deadline=None)
@@ -118,8 +119,9 @@ def _arrays(chain, commands, rewards, ended, told, logs) -> Episodes:
 @given(seeds, kinds, st.booleans())
 def test_filter_and_smoother_are_those_of_all_paths(seed, kind, told):
     case = a_case(seed, kind, told=told)
-    forward = np.asarray(filtered(*case.smoother(eta=0.2)))
-    beliefs, evidence = (np.asarray(x) for x in posterior(*case.smoother(eta=0.2)))
+    found = smoothed(*case.smoother(eta=0.2))
+    forward, beliefs = np.asarray(found.before), np.asarray(found.after)
+    evidence = np.asarray(found.expected.evidence)
     for n, episode in enumerate(case.episodes):
         whole = case.paths.found(episode, case.look(n))
         assert evidence[n] == pytest.approx(np.log(whole.total), abs=1e-4)
@@ -137,7 +139,8 @@ def test_filter_and_smoother_are_those_of_all_paths(seed, kind, told):
 def test_leaps_land_where_they_look_right(seed):
     case = a_case(seed, "place", leap=0.3)
     weights = {"eta": 0.2, "leap": 0.3}
-    beliefs, evidence = (np.asarray(x) for x in posterior(*case.smoother(**weights)))
+    found = smoothed(*case.smoother(**weights))
+    beliefs, evidence = np.asarray(found.after), np.asarray(found.expected.evidence)
     counted = tally(*case.smoother(**weights))
     expected = np.zeros(counted.leaps.shape)
     for n, episode in enumerate(case.episodes):
@@ -192,21 +195,21 @@ def test_counts_of_commands_and_looks_are_those_of_all_paths(seed, kind, told):
 def test_tempered_and_shortened_looks(seed, kind, temper, upto):
     """What is looked at dimly counts for a power; what is not looked at, for nothing."""
     case = a_case(seed, kind)
-    found = posterior(*case.smoother(eta=0.2, temper=temper, upto=upto))
+    found = smoothed(*case.smoother(eta=0.2, temper=temper, upto=upto))
     for n, episode in enumerate(case.episodes):
         look = case.look(n, temper)
         look[upto:] = 1.0
         whole = case.paths.found(episode, look)
-        assert float(found[1][n]) == pytest.approx(np.log(whole.total), abs=1e-4)
+        assert float(found.expected.evidence[n]) == pytest.approx(np.log(whole.total), abs=1e-4)
         belief = case.by_slot(2, whole.belief(2, 4))
-        np.testing.assert_allclose(np.asarray(found[0][2, :, n]), belief, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(found.after[2, :, n]), belief, atol=1e-5)
 
 
 @few
 @given(seeds, kinds)
 def test_not_listening_to_rewards_and_ends(seed, kind):
     case = a_case(seed, kind)
-    found = posterior(*case.smoother(eta=0.2, told=0.0))[1]
+    found = smoothed(*case.smoother(eta=0.2, told=0.0)).expected.evidence
     for n, episode in enumerate(case.episodes):
         look = case.look(n)
         look[episode.ended + 1 :] = 1.0
@@ -226,9 +229,9 @@ def test_the_policys_filter_is_that_of_all_paths(seed, kind):
     """
     leap = 0.1 if kind == "place" else 0.0
     case = a_case(seed, kind, leap=leap, told=False)
-    tracker = BeliefFilter(
-        case.chain, case.classes, Shown(jnp.zeros(())), jnp.float32(0.2), jnp.float32(leap)
-    )
+    eta, least = jnp.float32(0.2), anything(case.classes.number)
+    emission = Shown(jnp.zeros(()))
+    tracker = BeliefFilter(case.chain, case.classes, emission, eta, jnp.float32(leap), least)
     seen = [_look(tracker, case.arrays.features[h] - 60.0, h) for h in range(4)]
     belief = _first(tracker, seen[0]).belief
     for h in range(4):
@@ -251,7 +254,7 @@ def test_an_odd_look_is_not_final():
     arrays = _arrays(
         chain, np.zeros((2, 2), int), np.full((2, 2), 99.0), np.array([2, 2]), False, logs
     )
-    forward = filtered(chain, classes, Shown(jnp.zeros(())), arrays, Weights(eta=0.0))
+    forward = smoothed(chain, classes, Shown(jnp.zeros(())), arrays, Weights(eta=0.0)).before
     assert np.isfinite(np.asarray(forward)).all()
     np.testing.assert_allclose(np.asarray(forward)[:, 0, 0], 1, atol=1e-6)
 
@@ -271,7 +274,8 @@ def test_ends_are_said_once_and_the_horizon_says_nothing():
         commands = np.zeros((NUMBER, horizon), int)
         silent = np.full((NUMBER, horizon), 99.0)
         arrays = _arrays(chain, commands, silent, np.array([1, horizon]), True, nothing)
-        beliefs, _ = posterior(chain, classes, Shown(jnp.zeros(())), arrays, Weights(eta=0.0))
+        parts = chain, classes, Shown(jnp.zeros(())), arrays
+        beliefs = smoothed(*parts, Weights(eta=0.0)).after
         evidence.append(np.asarray(beliefs[0, :, :NUMBER]))
         # The second episode met no end in horizon − 1 steps; its last step says nothing.
         assert evidence[-1][1, 1] == pytest.approx(0.05 ** (horizon - 1), rel=1e-3, abs=1e-9)

@@ -38,6 +38,11 @@ def strange(scores: jax.Array, least: jax.Array) -> jax.Array:
     return (short > 0) & jnp.isfinite(short)
 
 
+def anything(number: int) -> Float[Array, " C"]:
+    """The least of so many classes that nothing is known of."""
+    return jnp.asarray(np.full(number, -np.inf, np.float32))
+
+
 def least_scores(
     classes: Classes, emission: Any, counts: NDArray[np.float64], chunks: Sequence[Episodes]
 ) -> Float[Array, " C"] | None:

@@ -57,15 +57,13 @@ class BeliefFilter:
     emission: Any
     eta: jax.Array
     leap: jax.Array
-    least: Float[Array, " C"] | None = None
-    """What an observation of a class scores at least (`familiar`); None if that is not known."""
+    least: Float[Array, " C"]
+    """What an observation of a class scores at least (`familiar`)."""
 
     def look(self, features: jax.Array, h: jax.Array) -> Looked:
         """What all classes make of the observations of step h, features [N, D]."""
         members = self.classes.compared(h)
         scores = self.emission.exact_scores(features, members)
-        if self.least is None:
-            return Looked(scores, jnp.zeros(features.shape[0], bool))
         return Looked(scores, strange(scores, self.least[members]))
 
     def first(self, seen: Looked) -> Filtered:

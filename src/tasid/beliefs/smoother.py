@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.classes import Classes
@@ -68,6 +69,11 @@ class Step(NamedTuple):
     """p(slot, then anywhere | everything), [M, N]."""
     used: jax.Array
     """Was the observation after the step looked at? [N]"""
+
+    @property
+    def slots(self) -> jax.Array:
+        """p(slot | everything), [M, N]."""
+        return self.edges.sum(axis=1) + self.leaps
 
 
 Gather = Callable[[Any, Step], Any]
@@ -126,29 +132,28 @@ def normalised(mass: jax.Array) -> tuple[jax.Array, jax.Array]:
     return mass / total[None], total
 
 
-class Smoothed(NamedTuple):
-    """What one sweep over all episodes gives."""
-
-    start: jax.Array
-    """p(first slot | everything), [M, N]."""
-    evidence: jax.Array
-    """ln p(observations, rewards, ends | commands), up to what all classes share, [N]."""
-    gathered: Any
-    last: jax.Array
-    """p(last slot | everything), [M, N]."""
-
-
 class Forward(NamedTuple):
     """The forward pass, and what the backward pass needs of it."""
 
     beliefs: jax.Array
     """α_0 … α_H, [H+1, M, N]."""
     evidence: jax.Array
-    """[N]."""
+    """ln p(observations, rewards, ends | commands), up to what all classes share, [N]."""
     used: jax.Array
     """Which observations were looked at, [H+1, N]."""
     reach: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
     """What the edges of step h pass on, [M, K, N], and leaps by where they land, [M, N]."""
+
+
+class Smoothed(NamedTuple):
+    """What one sweep over all episodes gives."""
+
+    start: jax.Array
+    """p(first slot | everything), [M, N]."""
+    gathered: Any
+    forth: Forward
+    beliefs: jax.Array
+    """p(slot at step h | everything), [H+1, M, N]."""
 
 
 def forward_pass(
@@ -203,7 +208,9 @@ def sweep(
     """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
     forth = forward_pass(chain, classes, emission, episodes, weights)
 
-    def backward(carry: tuple[jax.Array, Any], inputs: Any) -> tuple[tuple[jax.Array, Any], None]:
+    def backward(
+        carry: tuple[jax.Array, Any], inputs: Any
+    ) -> tuple[tuple[jax.Array, Any], jax.Array]:
         beta, gathered = carry
         h, alpha = inputs
         passing, landing = forth.reach(h)
@@ -211,33 +218,25 @@ def sweep(
         landed = (landing * beta).sum(axis=0)
         joint, leaps = alpha[:, None, :] * edges, alpha * landed[None]
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
-        gathered = gather(
-            gathered, Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
-        )
+        step = Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
+        gathered = gather(gathered, step)
         beta = (edges.sum(axis=1) + landed[None]) / total[None]
         # Scaled by what α makes of it, β is as large as can be where one may be; elsewhere it would
         # overflow, and tell nothing.
-        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), None
+        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), step.slots
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
-    (beta, gathered), _ = jax.lax.scan(backward, carry, steps, reverse=True)
+    (beta, gathered), beliefs = jax.lax.scan(backward, carry, steps, reverse=True)
     start = normalised(forth.beliefs[0] * beta)[0]
-    return Smoothed(start, forth.evidence, gathered, forth.beliefs[-1])
+    beliefs = jnp.concatenate([beliefs, forth.beliefs[-1:]])
+    return Smoothed(start, gathered, forth, beliefs)
 
 
 def after_any(chain: Chain) -> jax.Array:
     """The belief of one who may be anywhere, shaped as `chain.states`."""
     there = chain.states >= 0
     return there / there.sum(axis=1, keepdims=True)
-
-
-@jax.jit
-def filtered(
-    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
-) -> jax.Array:
-    """p(slot at step h | observations up to step h), [H+1, M, N]."""
-    return forward_pass(chain, classes, emission, episodes, weights).beliefs
 
 
 class Expected(NamedTuple):
@@ -255,7 +254,85 @@ class Expected(NamedTuple):
     """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] of the policy's own commands, [N]."""
 
 
+class Tally(NamedTuple):
+    """How often commands had which outcome, [T, M, A, K], and how often none on the map."""
+
+    outcomes: Float[Array, "T M A K"]
+    leaps: Float[Array, "T M A"]
+    """[T, M, A]."""
+
+
+class Hindsight(NamedTuple):
+    """All that a sweep over whole episodes tells, so that one compiled programme serves everybody.
+
+    Compiling takes longer than most sweeps do.
+    """
+
+    expected: Expected
+    before: Float[Array, "H+1 M N"]
+    """p(slot at step h | observations up to step h), [H+1, M, N]."""
+    after: Float[Array, "H+1 M N"]
+    """p(slot at step h | everything), [H+1, M, N]."""
+    tally: Tally
+    """Zero if nobody asked for it."""
+
+
 @jax.jit
+def hindsight(
+    chain: Chain,
+    classes: Classes,
+    emission: Emission,
+    episodes: Episodes,
+    weights: Weights,
+    advantage: jax.Array,
+    features: jax.Array,
+    counting: jax.Array,
+) -> Hindsight:
+    """The expectation step: who looked how often, and how, and what that says of the policy.
+
+    `features` [H+1, N, D] are summed up; they may be others than those that places are told by.
+    If `counting`, it is also counted what the commands came to.
+    """
+
+    def gather(so_far: tuple[Expected, Tally], step: Step) -> tuple[Expected, Tally]:
+        (counts, sums, evidence, foreseen, regret), came_to = so_far
+        h, weight = step.h, step.used * episodes.weight
+        right = (step.edges * agreeing(chain, episodes, h)).sum(axis=(0, 1))
+        foreseen = foreseen + jnp.log(jnp.maximum(right, UNLIKELY))
+        lost = step.slots * -advantage[h][:, episodes.commands[h]]
+        regret = regret + lost.sum(axis=0) * episodes.own[h]
+        members, told = _by_class(classes, step, weight)
+        counts = counts.at[members].add(told.sum(axis=1))
+        sums = sums.at[members].add(told @ features[h + 1])
+        came_to = jax.lax.cond(counting, count, lambda so_far, *_: so_far, came_to, step, weight)
+        return Expected(counts, sums, evidence, foreseen, regret), came_to
+
+    def count(so_far: Tally, step: Step, weight: jax.Array) -> Tally:
+        t = step.h if chain.successor.shape[0] > 1 else 0
+        given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
+        edges = jnp.einsum("mkn,na->mak", step.edges, given)
+        leaps = step.leaps @ given
+        return Tally(so_far.outcomes.at[t].add(edges), so_far.leaps.at[t].add(leaps))
+
+    none = jnp.zeros(episodes.weight.shape[0])
+    nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, features.shape[-1]))
+    steps, slots, number = chain.successor.shape
+    shape = (steps, slots, chain.num_actions)
+    first = (
+        Expected(*nobody, none, none, none),
+        Tally(jnp.zeros((*shape, number)), jnp.zeros(shape)),
+    )
+    found = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
+    told, came_to = found.gathered
+    start = found.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
+    expected = told._replace(
+        counts=told.counts.at[classes.first].add(start.sum(axis=1)),
+        sums=told.sums.at[classes.first].add(start @ features[0]),
+        evidence=found.forth.evidence,
+    )
+    return Hindsight(expected, found.forth.beliefs, found.beliefs, came_to)
+
+
 def expect(
     chain: Chain,
     classes: Classes,
@@ -265,84 +342,37 @@ def expect(
     advantage: jax.Array,
     features: jax.Array,
 ) -> Expected:
-    """The expectation step: who looked how often, and how, and what that says of the policy.
-
-    `features` [H+1, N, D] are summed up; they may be others than those that places are told by.
-    """
-    size = features.shape[-1]
-    nothing = jnp.zeros(episodes.weight.shape[0])
-
-    def gather(so_far: tuple[jax.Array, ...], step: Step) -> tuple[jax.Array, ...]:
-        counts, sums, foreseen, regret = so_far
-        h, weight = step.h, step.used * episodes.weight
-        right = (step.edges * agreeing(chain, episodes, h)).sum(axis=(0, 1))
-        foreseen = foreseen + jnp.log(jnp.maximum(right, UNLIKELY))
-        lost = (step.edges.sum(axis=1) + step.leaps) * -advantage[h][:, episodes.commands[h]]
-        regret = regret + lost.sum(axis=0) * episodes.own[h]
-        members = after(classes.members, h)
-        flat = (step.edges * weight[None, None]).reshape(-1, weight.size)
-        told = jax.ops.segment_sum(flat, at(classes.of_edge, h).reshape(-1), members.size)
-        counts = counts.at[members].add(told.sum(axis=1))
-        sums = sums.at[members].add(told @ features[h + 1])
-        return counts, sums, foreseen, regret
-
-    nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, size))
-    smoothed = sweep(
-        chain,
-        classes,
-        emission,
-        episodes,
-        weights,
-        gather=gather,
-        first=(*nobody, nothing, nothing),
-    )
-    counts, sums, foreseen, regret = smoothed.gathered
-    start = smoothed.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
-    counts = counts.at[classes.first].add(start.sum(axis=1))
-    sums = sums.at[classes.first].add(start @ features[0])
-    return Expected(counts, sums, smoothed.evidence, foreseen, regret)
+    """Who looked how often, and how; `features` as in `hindsight`."""
+    given = chain, classes, emission, episodes, weights, advantage, features
+    return hindsight(*given, np.False_).expected
 
 
-class Tally(NamedTuple):
-    """How often commands had which outcome, [T, M, A, K], and how often none on the map."""
+def smoothed(
+    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
+) -> Hindsight:
+    """Where one was, as it seemed then and as it seems afterwards."""
+    return hindsight(*_plain(chain, classes, emission, episodes, weights), np.False_)
 
-    outcomes: Float[Array, "T M A K"]
-    leaps: Float[Array, "T M A"]
-    """[T, M, A]."""
 
-
-@jax.jit
 def tally(
     chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
 ) -> Tally:
     """What the commands came to, by slot."""
-
-    def gather(so_far: Tally, step: Step) -> Tally:
-        t = step.h if chain.successor.shape[0] > 1 else 0
-        weight = step.used * episodes.weight
-        given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
-        edges = jnp.einsum("mkn,na->mak", step.edges, given)
-        leaps = step.leaps @ given
-        return Tally(so_far.outcomes.at[t].add(edges), so_far.leaps.at[t].add(leaps))
-
-    steps, slots, number = chain.successor.shape
-    shape = (steps, slots, chain.num_actions)
-    first = Tally(jnp.zeros((*shape, number)), jnp.zeros(shape))
-    return sweep(chain, classes, emission, episodes, weights, gather=gather, first=first).gathered
+    return hindsight(*_plain(chain, classes, emission, episodes, weights), np.True_).tally
 
 
-@jax.jit
-def posterior(
-    chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
-) -> tuple[jax.Array, jax.Array]:
-    """p(slot at step h | everything), [H+1, M, N], and the evidence, [N]."""
+def _plain(chain: Chain, *given: Any) -> tuple[Any, ...]:
+    """For those who do not ask what was lost."""
+    advantage = np.zeros((chain.horizon, chain.num_slots, chain.num_actions), np.float32)
+    return chain, *given, advantage, given[2].features
 
-    def gather(so_far: jax.Array, step: Step) -> jax.Array:
-        return so_far.at[step.h].set(step.edges.sum(axis=1) + step.leaps)
 
-    first = jnp.zeros((chain.horizon + 1, chain.num_slots, episodes.weight.shape[0]))
-    smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
-    return smoothed.gathered.at[-1].set(smoothed.last), smoothed.evidence
+def _by_class(classes: Classes, step: Step, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The classes that one may meet after a step, [L], and who looked how often, [L, N]."""
+    members = after(classes.members, step.h)
+    flat = (step.edges * weight[None, None]).reshape(-1, weight.size)
+    of_edge = at(classes.of_edge, step.h).reshape(-1)
+    return members, jax.ops.segment_sum(flat, of_edge, members.size)
 
 
 @jax.jit
@@ -356,10 +386,7 @@ def labelled(
     number = episodes.weight.shape[0]
 
     def gather(so_far: jax.Array, step: Step) -> jax.Array:
-        weight = step.used * episodes.weight
-        flat = (step.edges * weight[None, None]).reshape(-1, number)
-        members = after(classes.members, step.h)
-        told = jax.ops.segment_sum(flat, at(classes.of_edge, step.h).reshape(-1), members.size)
+        members, told = _by_class(classes, step, step.used * episodes.weight)
         return so_far.at[step.h + 1, :, members].add(told)
 
     first = jnp.zeros((chain.horizon + 1, number, classes.number))

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tasid.beliefs.actor import BeliefActor, Carried, advantages
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import KINDS, Classes
+from tasid.beliefs.familiar import anything
 from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.gaussian import Gaussians
@@ -70,7 +71,8 @@ class BeliefPolicy(WithPlan):
         chain = Chain.of(self.simulator)
         classes = Classes.of(chain, self.classes, self.simulator)
         eta, leap = jnp.float32(self.eta), jnp.float32(LEAP)
-        tracker = BeliefFilter(chain, classes, self.emission, eta, leap, self.least)
+        least = anything(classes.number) if self.least is None else self.least
+        tracker = BeliefFilter(chain, classes, self.emission, eta, leap, least)
         return BeliefActor(tracker, self.feature_map, advantages(self.plan, chain))
 
     def agent(self) -> BeliefAgent:

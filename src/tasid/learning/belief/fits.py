@@ -12,7 +12,7 @@ from tasid.beliefs.actor import BeliefActor, advantages
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import descriptions
-from tasid.beliefs.familiar import least_scores
+from tasid.beliefs.familiar import anything, least_scores
 from tasid.beliefs.features import AsSeen, FeatureMap, by_step, fit_features, is_picture
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats
@@ -86,6 +86,7 @@ def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
         fit.emission,
         jnp.float32(setting.weights().eta),
         jnp.float32(LEAP),
+        anything(fit.classes.number),
     )
     return BeliefActor(tracker, fit.feature_map, setting.advantage)
 

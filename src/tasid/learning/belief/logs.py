@@ -29,7 +29,7 @@ from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats, by_episode, fit, schedule
 from tasid.beliefs.gaussian import Gaussians, flat_gaussians
-from tasid.beliefs.smoother import posterior
+from tasid.beliefs.smoother import smoothed
 from tasid.learning.belief.episodes import Recorded, as_chunks
 from tasid.learning.belief.fits import BeliefFit, measured, setting_for, usual_kinds
 from tasid.maps import RobustPlan
@@ -273,7 +273,7 @@ class _Log:
 
     def _places(self, one: BeliefFit, chunk: Episodes) -> NDArray[np.float32]:
         parts = self.setting.chain, one.classes, one.emission, chunk, self.setting.weights()
-        return np.asarray(posterior(*parts)[0])
+        return np.asarray(smoothed(*parts).after)
 
     def _chunks(self, recorded: Recorded) -> Chunks:
         return as_chunks(recorded, self.setting.chain, self._looks, tells=self._tells)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.filter import LEAP
-from tasid.beliefs.smoother import Weights, filtered, posterior
+from tasid.beliefs.smoother import Weights, smoothed
 from tasid.learning.belief.episodes import as_chunks, play
 from tasid.learning.belief.findings import Findings, findings
 from tasid.learning.belief.fits import setting_for
@@ -36,12 +36,12 @@ def believed(
     for chunk in _played(policy, target, CALIBRATION, episodes, seed):
         parts = actor.chain, actor.filter.classes, policy.emission, chunk
         weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
-        before = np.asarray(filtered(*parts, weights), np.float64)[:-1]
-        after = posterior(*parts, weights._replace(told=jnp.float32(1.0)))[0]
+        listening = weights._replace(told=jnp.float32(1.0))
+        before = np.asarray(smoothed(*parts, weights).before, np.float64)[:-1]
+        after = np.asarray(smoothed(*parts, listening).after, np.float64)[:-1]
         state = before.argmax(axis=1)[:, None]
         live = np.asarray(chunk.live)[:-1] > 0
         said.append(np.take_along_axis(before, state, axis=1)[:, 0][live])
-        after = np.asarray(after, np.float64)[:-1]
         was.append(np.minimum(np.take_along_axis(after, state, axis=1)[:, 0][live], 1.0))
     return np.concatenate(said), np.concatenate(was)
 
