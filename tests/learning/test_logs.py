@@ -14,6 +14,7 @@ import tasid
 from probes import Cliff
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
+from tasid.beliefs.fitting import by_episode
 from tasid.beliefs.gaussian import Moments, fit_gaussians
 from tasid.beliefs.nearby import is_large
 from tasid.cli import main
@@ -22,7 +23,7 @@ from tasid.learning.belief import logs as belief_logs
 from tasid.learning.belief.episodes import Recorded
 from tasid.learning.belief.fits import BeliefFit, setting_for
 from tasid.learning.belief.log_coverage import coverage
-from tasid.learning.belief.logs import Judged, Measure, Undecided, decided, unseen_evidence
+from tasid.learning.belief.logs import Judged, Measure, Undecided, decided, unseen
 from tasid.maps.views import views
 from tasid.runs import episode_log
 from tasid.runs.episode_arrays import log_of_arrays
@@ -482,7 +483,7 @@ def test_foresight_ranks_and_looks_break_ties():
     assert [one.fit.name for one in belief_logs._ranked([c, a, b])] == ["b", "a", "c"]
 
 
-def test_unseen_evidence_is_that_of_a_class_never_seen():
+def test_unseen_is_the_score_of_a_class_never_seen():
     rng = np.random.default_rng(1)
     x = np.repeat(rng.normal(size=(3, 4)) * 3, 20, axis=0) + rng.normal(size=(60, 4))
     counts = np.array([20.0, 20.0, 20.0, 0.0])
@@ -493,7 +494,7 @@ def test_unseen_evidence_is_that_of_a_class_never_seen():
     live = jnp.asarray([[1.0, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]])
     ended, nothing = jnp.array([2, 1, 1, 0]), jnp.zeros(())
     episodes = Episodes(features, nothing, nothing, ended, nothing, nothing, jnp.ones(4))
-    found = unseen_evidence(emission, episodes)
+    found = by_episode(unseen, emission, [episodes])
     scores = [emission.scores(step, jnp.array([3]))[0] for step in features]
     np.testing.assert_allclose(found, (jnp.stack(scores) * live).sum(axis=0), rtol=1e-4)
 

@@ -20,6 +20,7 @@ from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.filter import BeliefFilter, Filtered
 from tasid.maps import RobustPlan
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -87,6 +88,15 @@ class BeliefActor:
         commands = self.choose(now.belief, h)
         return Carried(now.belief, commands, doubt), commands[:rows]
 
+    def likeliest(self, carry: Carried, h: jax.Array) -> jax.Array:
+        """The states that episodes are most likely in at step h, [N]."""
+        belief = carry.belief
+        slots = jnp.arange(self.chain.num_slots)[:, None]
+        # argmax, but two plain reductions, which the compiler turns into vectors
+        likely = belief == belief.max(axis=0, keepdims=True)
+        first = jnp.where(likely, slots, belief.shape[0]).min(axis=0)
+        return at(self.chain.states, h)[first]
+
     def choose(self, belief: jax.Array, h: jax.Array) -> jax.Array:
         """What is best for beliefs [M, N], [N]."""
         worth = (belief[:, None, :] * self.advantage[h][:, :, None]).sum(axis=0)
@@ -98,16 +108,16 @@ def advantages(plan: RobustPlan, chain: Chain) -> jax.Array:
     sim, eta = plan.simulator, plan.eta
     table = np.zeros((sim.horizon, chain.num_slots, sim.num_actions), np.float32)
     value = np.zeros(sim.num_states)
-    rows = np.arange(chain.num_slots)
+    rows, states = np.arange(chain.num_slots), np.asarray(chain.states)
     for h in reversed(range(sim.horizon)):
         worth = sim.reward_at(h) + value[sim.successor_at(h)]
         most, least = worth.max(axis=1), worth.min(axis=1)
         value = (1 - eta) * most + eta * least
-        here = np.maximum(np.asarray(at(chain.states, h)), 0)
+        here = np.maximum(at(states, h), 0)
         table[h] = np.minimum(worth - most[:, None], 0)[here]
         tie = _TIE * max(float((most - least).max()), 1e-9)
         best = table[h][rows, plan.actions[h, here]] = 0.0
         worse = np.minimum(table[h], -tie)
         worse[rows, plan.actions[h, here]] = best
         table[h] = worse
-    return jnp.asarray(table)
+    return on_device(table)

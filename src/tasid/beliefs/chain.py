@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
 from tasid.maps.planning.backward import layers
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Bool, Float, Int
@@ -98,8 +99,8 @@ class Chain:
         return (1 - eta) * hit + eta * at(self.share, h)[:, :, None]
 
 
-def at(table: jax.Array, h: jax.Array | int) -> jax.Array:
-    """The table of step h, or the one that serves all steps."""
+def at(table: Any, h: jax.Array | int) -> Any:
+    """The table of step h, or the one that serves all steps; in NumPy or in JAX."""
     return table[0] if table.shape[0] == 1 else table[h]
 
 
@@ -162,14 +163,14 @@ def _over(sim: AbstractSimulator, reached: list[NDArray[np.intp]]) -> Chain:
     if payments.size > MOST_REWARDS:
         payments = np.zeros(0)
     return Chain(
-        states=jnp.asarray(states),
-        successor=jnp.asarray(successor),
-        outcome=jnp.asarray(outcome),
-        share=jnp.asarray(share),
-        start=jnp.asarray(start),
-        pays=jnp.asarray(_pays(sim, states, outcome, number, payments)),
-        payments=jnp.asarray(payments, jnp.float32),
-        final=jnp.asarray(_final(sim, states)),
+        states=on_device(states),
+        successor=on_device(successor),
+        outcome=on_device(outcome),
+        share=on_device(share),
+        start=on_device(start),
+        pays=on_device(_pays(sim, states, outcome, number, payments)),
+        payments=on_device(payments, np.float32),
+        final=on_device(_final(sim, states)),
         horizon=sim.horizon,
     )
 

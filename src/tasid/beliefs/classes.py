@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tasid.beliefs.chain import Chain, at
 from tasid.maps import AbstractSimulator
 from tasid.maps.outcomes import outcomes
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Int
@@ -45,9 +45,9 @@ class Classes:
     number: int
     """How many classes there are in all, C."""
 
-    def compared(self, h: jax.Array | int) -> jax.Array:
+    def compared(self, h: jax.Array | int) -> Any:
         """Those that an observation of step h is compared with: the step's places, or all."""
-        return at(self.members, h) if self.kind == "place" else jnp.arange(self.number)
+        return at(self.members, h) if self.kind == "place" else np.arange(self.number)
 
     @classmethod
     def of(cls, chain: Chain, kind: str, sim: AbstractSimulator) -> Classes:
@@ -62,9 +62,9 @@ class Classes:
         first = np.full(chain.num_slots, count, np.int32)
         first[starts] = count + np.arange(starts.size)
         return cls(
-            members=jnp.arange(count, dtype=jnp.int32)[None],
-            of_edge=jnp.asarray(table, jnp.int32),
-            first=jnp.asarray(first),
+            members=on_device(np.arange(count)[None], np.int32),
+            of_edge=on_device(table, np.int32),
+            first=on_device(first),
             kind=kind,
             number=count + int(starts.size),
         )
@@ -75,9 +75,9 @@ def _by_place(chain: Chain) -> Classes:
     places = np.unique(states[states >= 0])
     members = np.where(states >= 0, np.searchsorted(places, states), 0).astype(np.int32)
     return Classes(
-        members=jnp.asarray(members),
+        members=on_device(members),
         of_edge=chain.successor,
-        first=at(jnp.asarray(members), 0),
+        first=on_device(at(members, 0)),
         kind="place",
         number=int(places.size),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,9 +30,12 @@ class Episodes(NamedTuple):
     """[N]."""
 
     @property
-    def live(self) -> jax.Array:
-        """Which observations are of the episode, not repeated after its end, [H+1, N]."""
-        steps = jnp.arange(self.features.shape[0])[:, None]
+    def live(self) -> Any:
+        """Which observations are of the episode, not repeated after its end, [H+1, N].
+
+        In NumPy, if the tables are.
+        """
+        steps = np.arange(self.features.shape[0])[:, None]
         return (steps <= self.ended[None]) * self.weight[None]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.gaussian import Gaussians
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def strange(scores: jax.Array, least: jax.Array) -> jax.Array:
 
 def anything(number: int) -> Float[Array, " C"]:
     """The least of so many classes that nothing is known of."""
-    return jnp.asarray(np.full(number, -np.inf, np.float32))
+    return on_device(np.full(number, -np.inf, np.float32))
 
 
 def least_scores(
@@ -50,7 +51,7 @@ def least_scores(
 
     None for emissions that only compare classes, and for those that know none.
     """
-    if not isinstance(emission, Gaussians) or not bool((emission.square < 0).all()):
+    if not isinstance(emission, Gaussians) or not (np.asarray(emission.square) < 0).all():
         return None
     square, linear, constant = (
         np.asarray(x) for x in (emission.square, emission.linear, emission.constant)
@@ -59,16 +60,17 @@ def least_scores(
     best = np.where(counts >= _SEEN, peak, np.inf).astype(np.float32)
     if not np.isfinite(best).any():
         return None
+    numbers: Classes = jax.device_get(classes)
     centre, directions = np.asarray(emission.centre), np.asarray(emission.directions)
     # Where observations have no noise, whatever differs at all would be far.
     farthest = -float(square.min(axis=0).sum())
-    for chunk in chunks:
-        live = np.asarray(chunk.live) > 0
-        along = (np.asarray(chunk.features) - centre) @ directions
+    for chunk in jax.device_get(list(chunks)):
+        live = chunk.live > 0
+        along = (chunk.features - centre) @ directions
         for h in range(len(live)):
-            rows = np.asarray(classes.compared(h))
+            rows = numbers.compared(h)
             y = along[h][live[h]].T
             scores = square[rows] @ (y * y) + linear[rows] @ y + constant[rows][:, None]
             short = np.asarray(best[rows][:, None] - scores).min(axis=0, initial=np.inf)
             farthest = max(farthest, short.max(initial=0, where=np.isfinite(short)))
-    return jnp.asarray(best - np.float32(_FARTHER * farthest))
+    return on_device(best - np.float32(_FARTHER * farthest))

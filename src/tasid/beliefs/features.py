@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tasid.beliefs.chain import at
 from tasid.beliefs.gaussian import summed_in_order
+from tasid.targets.device import on_device
 
 MOST_FEATURES = 64
 """Principal components kept of a picture."""
@@ -68,8 +69,8 @@ class AsSeen:
     exact = __call__
 
 
-def flattened(observations: jax.Array, pool: int) -> jax.Array:
-    """Vectors [N, P] of numbers, or of averaged pixels between 0 and 1."""
+def flattened(observations: Any, pool: int) -> Any:
+    """Vectors [N, P] of numbers, or of averaged pixels between 0 and 1; in NumPy or in JAX."""
     rows = observations.shape[0]
     x = observations.astype(jnp.float32)
     if pool > 0:
@@ -89,7 +90,7 @@ def fit_features(observations: NDArray[np.generic]) -> FeatureMap:
     """The features for observations like these, [n, …], with no step unlike another."""
     shape = observations.shape[1:]
     pool = max(1, min(shape[:2]) // _GRID) if is_picture(shape) else 0
-    flat = np.asarray(flattened(jnp.asarray(observations), pool), np.float64)
+    flat = flattened(observations, pool).astype(np.float64)
     centre, size = flat.mean(axis=0), flat.shape[1]
     most = MOST_FEATURES if pool else LARGEST_VECTOR
     if size <= most:
@@ -102,9 +103,9 @@ def fit_features(observations: NDArray[np.generic]) -> FeatureMap:
         components = np.zeros((size, most))
         components[:, :kept] = basis / scale
     return FeatureMap(
-        centre=jnp.asarray(centre, jnp.float32),
-        components=jnp.asarray(components, jnp.float32),
-        usual=jnp.zeros((1, components.shape[1])),
+        centre=on_device(centre, np.float32),
+        components=on_device(components, np.float32),
+        usual=on_device(np.zeros((1, components.shape[1])), np.float32),
         shape=shape,
         pool=pool,
     )
@@ -125,9 +126,10 @@ def by_step(
     feature_map: FeatureMap, observations: NDArray[np.generic], live: NDArray[np.bool_]
 ) -> FeatureMap:
     """The same, centred step by step on observations [N, H+1, …], of which some are live."""
-    means = []
-    for h in range(observations.shape[1]):
+    centre = np.asarray(feature_map.centre, np.float64)
+    means = np.tile(centre, (observations.shape[1], 1))
+    for h in np.flatnonzero(live.any(axis=0)):
         seen = observations[live[:, h], h]
-        features = feature_map(jnp.asarray(seen), jnp.int32(0)) if len(seen) else feature_map.usual
-        means.append(np.asarray(features, np.float64).mean(axis=0))
-    return replace(feature_map, usual=jnp.asarray(np.stack(means), jnp.float32))
+        means[h] = flattened(seen, feature_map.pool).mean(axis=0, dtype=np.float64)
+    usual = (means - centre) @ np.asarray(feature_map.components, np.float64)
+    return replace(feature_map, usual=on_device(usual, np.float32))

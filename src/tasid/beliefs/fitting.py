@@ -7,14 +7,13 @@ looks at everything, dimly at first; *warm* goes on from an emission that has pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -128,9 +127,8 @@ class BeliefSetting:
     def log_evidence(self, classes: Classes, emission: Gaussians, chunks: Chunks) -> float:
         """ln p(all that was seen and told), looks counting as much as they do in the smoother."""
         sharp = sharpness(self.described, emission.spread.size)
-        observations = sum(float(chunk.live.sum()) for chunk in chunks)
         evidence = self.expect(classes, emission, chunks).evidence
-        return float(evidence.sum()) + sharp * float(emission.log_volume) * observations
+        return float(evidence.sum()) + sharp * float(emission.log_volume) * number_seen(chunks)
 
     def gaussians(self, classes: Classes, moments: Moments) -> Gaussians:
         """The emission that explains the moments of these classes."""
@@ -160,8 +158,9 @@ class Totals:
     """Moments of all observations of the first so many steps, whoever they are of."""
 
     def __init__(self, chunks: Chunks) -> None:
-        self._features = [np.asarray(chunk.features, np.float64) for chunk in chunks]
-        self._live = [np.asarray(chunk.live, np.float64) for chunk in chunks]
+        tables: list[Episodes] = jax.device_get(list(chunks))
+        self._features = [np.asarray(chunk.features, np.float64) for chunk in tables]
+        self._live = [np.asarray(chunk.live, np.float64) for chunk in tables]
         self.steps, _, size = self._features[0].shape
         self._upto, self._count = 0, 0.0
         self._sum, self._square = np.zeros(size), np.zeros((size, size))
@@ -212,6 +211,11 @@ def fit(
     return emission, counts
 
 
+def number_seen(chunks: Chunks) -> float:
+    """How many observations there are in all."""
+    return sum(float(chunk.live.sum()) for chunk in jax.device_get(list(chunks)))
+
+
 def one_look(chunks: Chunks) -> Gaussians:
     """The emission to be better than: one Gaussian for all places."""
     totals = Totals(chunks)
@@ -220,29 +224,20 @@ def one_look(chunks: Chunks) -> Gaussians:
     return fit_gaussians(moments, dimensions=1)
 
 
-@jax.jit
-def shared_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
-    """What all classes have in common in ln p(observations), [N]."""
-    shared = jax.vmap(emission.shared)(episodes.features)
-    return (shared * (episodes.live > 0)).sum(axis=0)
+def plain(emission: Gaussians, features: Any) -> Any:
+    """ln p(x) by an emission with one class, [n], of features [n, D]."""
+    return emission.shared(features) + emission.scores(features, np.zeros(1, np.intp))[0]
 
 
-@jax.jit
-def plain_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
-    """ln p(observations) by an emission with one class, [N]."""
-    only = jnp.zeros(1, jnp.int32)
+def by_episode(
+    score: Callable[[Gaussians, Any], Any], emission: Gaussians, chunks: Chunks
+) -> Floats:
+    """A score of observations [n, D], in NumPy, summed up over each real episode, [N]."""
+    emission = jax.device_get(emission)
 
-    def score(z: jax.Array) -> jax.Array:
-        return emission.shared(z) + emission.scores(z, only)[0]
+    def one(chunk: Episodes) -> Floats:
+        scores = score(emission, chunk.features.reshape(-1, chunk.features.shape[-1]))
+        live = chunk.live > 0
+        return (scores.reshape(live.shape) * live).sum(axis=0, dtype=np.float64)[chunk.weight > 0]
 
-    return (jax.vmap(score)(episodes.features) * (episodes.live > 0)).sum(axis=0)
-
-
-def by_episode(function: Any, emission: Emission, chunks: Chunks) -> Floats:
-    """A function of chunks, [N], over all real episodes."""
-    return np.concatenate(
-        [
-            np.asarray(function(emission, chunk), np.float64)[np.asarray(chunk.weight) > 0]
-            for chunk in chunks
-        ]
-    )
+    return np.concatenate([one(chunk) for chunk in jax.device_get(list(chunks))])

@@ -9,6 +9,7 @@ describes its places, m is what their description makes one expect, class by cla
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.beliefs.described import expected, sharpness
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Float64
@@ -63,8 +65,11 @@ class Gaussians(NamedTuple):
         """C."""
         return int(self.linear.shape[0])
 
-    def scores(self, features: jax.Array, members: jax.Array) -> jax.Array:
-        """ln p(x | c) up to what all classes share, [L, N], for features [N, D], classes [L]."""
+    def scores(self, features: Any, members: Any) -> Any:
+        """ln p(x | c) up to what all classes share, [L, N], for features [N, D], classes [L].
+
+        This and `shared` compute in NumPy, if the numbers are NumPy's.
+        """
         y = ((features - self.centre[None]) @ self.directions).T
         return (
             self.square[members] @ (y * y)
@@ -81,12 +86,12 @@ class Gaussians(NamedTuple):
             total = total + (square[:, j, None] * y[j][None] + linear[:, j, None]) * y[j][None]
         return total
 
-    def shared(self, features: jax.Array) -> jax.Array:
+    def shared(self, features: Any) -> Any:
         """What `scores` left out of ln p(x | c), [N]."""
         centred = features - self.centre[None]
         whole, kept = centred @ self.whitening, centred @ self.directions
         rest = (whole * whole).sum(axis=-1) - (kept * kept).sum(axis=-1)
-        return self.log_volume - 0.5 * rest - 0.5 * features.shape[-1] * jnp.log(2 * jnp.pi)
+        return self.log_volume - 0.5 * rest - 0.5 * features.shape[-1] * math.log(2 * math.pi)
 
 
 def summed_in_order(rows: jax.Array, weights: jax.Array) -> jax.Array:
@@ -177,18 +182,18 @@ def fit_gaussians(
     mean, variance = (guess / (values + doubt) + along) / precision, 1 + 1 / precision
     sharp = sharpness(described, kept)
     constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
-    numbers = {
-        "centre": centre,
-        "directions": vectors,
-        "linear": sharp * mean / variance,
-        "square": sharp * -0.5 / variance,
-        "constant": sharp * constant,
-        "spread": values,
-        "log_volume": np.linalg.slogdet(whitening)[1],
-        "whitening": whitening,
-    }
-    single = {name: np.asarray(x, np.float32) for name, x in numbers.items()}
-    return Gaussians(**jax.device_put(single))
+    return _gaussians(
+        {
+            "centre": centre,
+            "directions": vectors,
+            "linear": sharp * mean / variance,
+            "square": sharp * -0.5 / variance,
+            "constant": sharp * constant,
+            "spread": values,
+            "log_volume": np.linalg.slogdet(whitening)[1],
+            "whitening": whitening,
+        }
+    )
 
 
 def _expected(
@@ -260,16 +265,21 @@ def _floor(scatter: Floats, total: float, ridge: float) -> Floats:
 def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:
     """An emission that knows nothing: all classes look alike."""
     d = min(dimensions, size)
-    return Gaussians(
-        centre=jnp.zeros(size),
-        directions=jnp.zeros((size, d)),
-        linear=jnp.zeros((num_classes, d)),
-        square=jnp.zeros((num_classes, d)),
-        constant=jnp.zeros(num_classes),
-        spread=jnp.zeros(d),
-        log_volume=jnp.zeros(()),
-        whitening=jnp.zeros((size, size)),
-    )
+    shapes = {
+        "centre": (size,),
+        "directions": (size, d),
+        "linear": (num_classes, d),
+        "square": (num_classes, d),
+        "constant": (num_classes,),
+        "spread": (d,),
+        "log_volume": (),
+        "whitening": (size, size),
+    }
+    return _gaussians({name: np.zeros(shape) for name, shape in shapes.items()})
+
+
+def _gaussians(numbers: dict[str, Any]) -> Gaussians:
+    return Gaussians(**{name: on_device(x, np.float32) for name, x in numbers.items()})
 
 
 def _psd(matrix: Floats) -> Floats:

@@ -20,6 +20,7 @@ import numpy as np
 from tasid.beliefs.chain import Chain, after, at
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -55,8 +56,8 @@ class Weights(NamedTuple):
     def arrays(self) -> Weights:
         """The same as arrays, so that compiled code serves all values."""
         numbers = (self.eta, self.temper, self.told, self.leap)
-        eta, temper, told, leap = (jnp.asarray(x, jnp.float32) for x in numbers)
-        return Weights(eta, temper, jnp.asarray(self.upto, jnp.int32), told, leap)
+        eta, temper, told, leap = (on_device(x, np.float32) for x in numbers)
+        return Weights(eta, temper, on_device(self.upto, np.int32), told, leap)
 
 
 class Step(NamedTuple):

@@ -14,15 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.beliefs.actor import BeliefActor
-from tasid.beliefs.chain import at
 from tasid.policies import BeliefPolicy, Policy
 from tasid.policies.decoder import WIDTH, Decoder
+from tasid.policies.evaluate import Followed, follow_beliefs
 from tasid.targets import BlockMDP, Latent
 from tasid.targets.batches import episode_tables
 from tasid.targets.rollout import Moment, trace
 from tasid.targets.streams import DIAGNOSIS
-from tasid.targets.target import episode_keys, seed_key
+from tasid.targets.target import episode_keys, keys_of_phase, seed_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +42,15 @@ def diagnose(
     policy: BeliefPolicy | Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0
 ) -> Diagnosis:
     """Run the policy and compare what it decoded with what was."""
-    actor = policy.actor if isinstance(policy, BeliefPolicy) else policy.decoder
-    hits = episode_tables(env.target, _hits, actor, seed_key(seed), episodes=episodes, width=WIDTH)
-    decoded, tracked = (table.mean(axis=0) for table in hits)
-    return Diagnosis(tracked[1:] if isinstance(policy, BeliefPolicy) else decoded[:-1], tracked)
+    phase = jax.random.fold_in(seed_key(seed), DIAGNOSIS)
+    play = partial(episode_tables, env, episodes=episodes, width=WIDTH)
+    if isinstance(policy, BeliefPolicy):
+        found: Followed = play(follow_beliefs, policy.actor, phase)
+        right = np.asarray(found.believed) == np.asarray(Latent.states(found.states))
+        tracked = right.mean(axis=0)
+        return Diagnosis(tracked[1:], tracked)
+    decoded, tracked = (table.mean(axis=0) for table in play(_hits, policy.decoder, phase))
+    return Diagnosis(decoded[:-1], tracked)
 
 
 def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0) -> float | None:
@@ -66,21 +70,12 @@ def start_purity(policy: BeliefPolicy | Policy, env: BlockMDP, *, seed: int = 0)
 
 
 def _hits(
-    target: Any, actor: BeliefActor | Decoder, key: jax.Array, first: jax.Array
+    target: Any, decoder: Decoder, phase_key: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Of every episode and step, [W, H]: was the transition decoded rightly, and the state?"""
-    keys = episode_keys(key, DIAGNOSIS, first + jnp.arange(WIDTH))
-    record: Any = _believed if isinstance(actor, BeliefActor) else _decoded
-    decoded, tracked = trace(target, actor, keys, record=partial(record, actor))[1]
+    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
+    decoded, tracked = trace(target, decoder, keys, record=partial(_decoded, decoder))[1]
     return decoded.T, tracked.T
-
-
-def _believed(
-    actor: BeliefActor, before: Moment, actions: jax.Array, after: Moment, h: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    belief = after.carry.belief[:, : actions.shape[0]]
-    right = at(actor.chain.states, h)[belief.argmax(axis=0)] == Latent.states(before.state)
-    return right, right
 
 
 def _decoded(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, mode
 
 from tasid.checks.subject import LEVEL, BlindEpisodes, Finding, Subject, fine, note, problem
+from tasid.theory.binomial import at_least, at_most
 
 _CLOSE = 1e-4
 _FEWEST = 5
@@ -64,8 +64,9 @@ def _rewards_agree(
         said = float(subject.sim.reward_at(h)[state, action])
         fitting &= _near(played.rewards[:, h], said)
         count = int(fitting.sum())
-        if binom.cdf(count, number, undisturbed) < LEVEL / len(actions):
-            paid = mode(played.rewards[:, h]).mode
+        if at_most(count, number, undisturbed) < LEVEL / len(actions):
+            amounts, times = np.unique(played.rewards[:, h], return_counts=True)
+            paid = amounts[times.argmax()]
             where = f"state {subject.sim.states[state]}, {subject.name(action)}"
             return problem(
                 "rewards",
@@ -85,7 +86,7 @@ def _ends_agree(subject: Subject, played: BlindEpisodes, states: list[int]) -> F
             break
         early = int((played.ended <= e).sum())
         allowed = 1.0 - (1.0 - subject.eta) ** e
-        if binom.sf(early - 1, number, allowed) < LEVEL / len(states):
+        if at_least(early, number, allowed) < LEVEL / len(states):
             return problem(
                 "ends",
                 f"{early} of {number} episodes along the plan for η = 0 end within {e} steps, but "

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
-from scipy.stats import binom, binomtest
 from threadpoolctl import threadpool_limits
+
+from tasid.theory.binomial import at_least, chance_interval
 
 Floats = NDArray[np.float64]
 
@@ -41,12 +42,11 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         """A 95 % interval (Clopper–Pearson)."""
-        low, high = binomtest(self.right, self.number).proportion_ci(_CONFIDENCE)
-        return float(low), float(high)
+        return chance_interval(self.right, self.number, confidence=_CONFIDENCE)
 
     def p_value(self, at_most: float) -> float:
         """How likely so many would be, were each right with probability `at_most`."""
-        return float(binom.sf(self.right - 1, self.number, at_most))
+        return float(at_least(self.right, self.number, at_most))
 
 
 def separability(before: NDArray[Any], after: NDArray[Any], label: NDArray[np.int64]) -> Accuracy:

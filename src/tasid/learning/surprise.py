@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, binomtest
 
 from tasid.maps import AbstractSimulator, RobustPlan
 from tasid.maps.outcomes import outcomes
+from tasid.theory.binomial import at_least, chance_interval
 
 _CONFIDENCE = 0.95
 _LEVEL = 0.01
@@ -40,9 +40,9 @@ class EtaEstimate:
         """From so many surprises in so many transitions."""
         if number == 0:
             return cls(0.0, 0.0, 1.0, 0, planned, 1.0)
-        low, high = binomtest(surprises, number).proportion_ci(_CONFIDENCE)
-        p_value = float(binom.sf(surprises - 1, number, planned))
-        return cls(surprises / number, float(low), float(high), number, planned, p_value)
+        low, high = chance_interval(surprises, number, confidence=_CONFIDENCE)
+        p_value = float(at_least(surprises, number, planned))
+        return cls(surprises / number, low, high, number, planned, p_value)
 
     @property
     def exceeded(self) -> bool:

@@ -34,6 +34,7 @@ from tasid.policies.stored import (
     stored_origin,
 )
 from tasid.policies.user_model import WrongModel, class_name, model_numbers, own_emission
+from tasid.targets.device import on_device
 
 KIND = "belief-policy"
 _LEAST = "least"
@@ -70,7 +71,7 @@ class BeliefPolicy(WithPlan):
         """What acts on batches."""
         chain = Chain.of(self.simulator)
         classes = Classes.of(chain, self.classes, self.simulator)
-        eta, leap = jnp.float32(self.eta), jnp.float32(LEAP)
+        eta, leap = (on_device(x, np.float32) for x in (self.eta, LEAP))
         least = anything(classes.number) if self.least is None else self.least
         tracker = BeliefFilter(chain, classes, self.emission, eta, leap, least)
         return BeliefActor(tracker, self.feature_map, advantages(self.plan, chain))
@@ -176,7 +177,7 @@ def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
         shape,
         dtype,
         meta["environment"],
-        least=jnp.asarray(arrays[_LEAST]) if _LEAST in arrays else None,
+        least=on_device(arrays[_LEAST]) if _LEAST in arrays else None,
         repetitions=meta.get("repetitions"),
     )
     _check_sizes(policy)
@@ -193,15 +194,15 @@ def _stored_sight(
     if model is not None:
         return AsSeen(shape), own_emission(model, arrays, shape)
     feature_map = FeatureMap(
-        jnp.asarray(arrays["looks.centre"]),
-        jnp.asarray(arrays["looks.components"]),
-        jnp.asarray(arrays["looks.usual"]),
+        on_device(arrays["looks.centre"]),
+        on_device(arrays["looks.components"]),
+        on_device(arrays["looks.usual"]),
         shape,
         int(meta["pool"]),
     )
     return feature_map, emission_from(
         {
-            name.removeprefix("emission."): jnp.asarray(array)
+            name.removeprefix("emission."): on_device(array)
             for name, array in arrays.items()
             if name.startswith("emission.")
         }
@@ -235,7 +236,7 @@ def _check_sizes(policy: BeliefPolicy) -> None:
     if policy.least is not None and policy.least.shape != (number,):
         raise ValueError(f"{_LEAST} has shape {policy.least.shape}, not {(number,)}")
     seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
-    size = jax.eval_shape(feature_map, seen, jnp.int32(0)).shape[1]
+    size = jax.eval_shape(feature_map, seen, np.int32(0)).shape[1]
     numbers = emission_numbers(emission)
     for name, shape in _expected_sizes(emission, number, size).items():
         if numbers[name].shape != shape:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tasid.beliefs.actor import BeliefActor
 from tasid.maps.size import check_count
 from tasid.policies.decoder import WIDTH
 from tasid.targets.batches import batch_tables, episode_tables
-from tasid.targets.rollout import Actor, roll
+from tasid.targets.rollout import Actor, Moment, roll, trace
 from tasid.targets.streams import EVALUATION
-from tasid.targets.target import Target, for_horizon, keys_of_phase, seed_key
+from tasid.targets.target import State, Target, for_horizon, keys_of_phase, seed_key
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
 
 
 class Scorable(Protocol):
@@ -79,8 +84,9 @@ def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int
 
 def played(target: Target, actor: Actor, phase_key: jax.Array, episodes: int) -> Score:
     """The first episodes of a phase, followed by an actor."""
-    table = episode_tables(target, _returns, actor, phase_key, episodes=episodes, width=WIDTH)
-    return Score(np.asarray(table, np.float64))
+    run = _run_of(target, actor)
+    table = episode_tables(target, run, actor, phase_key, episodes=episodes, width=WIDTH)
+    return Score(np.asarray(table.returns, np.float64))
 
 
 def batch_returns(
@@ -89,8 +95,9 @@ def batch_returns(
     """Returns of episodes that share a batch: their numbers divided by the width are the same."""
     first = episodes.start - episodes.start % WIDTH
     rows = range(episodes.start - first, episodes.stop - first)
-    table = batch_tables(target, _returns, actor, phase_key, first, rows=rows, width=WIDTH)
-    return np.asarray(table, np.float64)
+    run = _run_of(target, actor)
+    table = batch_tables(target, run, actor, phase_key, first, rows=rows, width=WIDTH)
+    return np.asarray(table.returns, np.float64)
 
 
 def check_fit(policy: Scorable, target: Target) -> None:
@@ -106,6 +113,33 @@ def check_fit(policy: Scorable, target: Target) -> None:
             )
 
 
-def _returns(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> jax.Array:
+class Followed(NamedTuple):
+    """Whole episodes of an actor."""
+
+    returns: Float[Array, " W"]
+    states: State = None
+    """The target's own at every step, [W, H, …]; None where nobody could look into them."""
+    believed: Int[Array, "W H"] | None = None
+    """The likeliest state at every step, [W, H], of those who have beliefs."""
+
+
+def _run_of(target: Target, actor: Actor) -> Callable[..., Followed]:
+    beliefs = target.traceable and isinstance(actor, BeliefActor)
+    return follow_beliefs if beliefs else _follow
+
+
+def _follow(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> Followed:
     keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
-    return roll(target, actor, keys, steps=target.horizon).returns
+    return Followed(roll(target, actor, keys, steps=target.horizon).returns)
+
+
+def follow_beliefs(target: Any, actor: BeliefActor, phase_key: jax.Array, first: Any) -> Followed:
+    """For scores and for diagnoses: to compile it takes longer than a thousand episodes."""
+    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
+
+    def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
+        return before.state, actor.likeliest(after.carry, h)[: actions.shape[0]]
+
+    last, tables = trace(target, actor, keys, record=record)
+    states, believed = jax.tree.map(lambda table: jnp.swapaxes(table, 0, 1), tables)
+    return Followed(last.returns, states, believed)

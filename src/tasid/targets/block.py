@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tasid.maps import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
+from tasid.targets.device import on_device
 from tasid.targets.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE, SIGHT, START
 from tasid.targets.target import State, Target, stream
 
@@ -208,11 +209,11 @@ def block_mdp(
     """
     sim = world.simulator
     target = BlockTarget(
-        successor=jnp.asarray(sim.successor, jnp.int32),
-        reward=jnp.asarray(sim.reward, jnp.float32),
-        outcome=jnp.asarray(np.cumsum(world.xi, axis=-1), jnp.float32),
-        starts=jnp.asarray(sim.starts, jnp.int32),
-        start_outcome=jnp.asarray(np.cumsum(sim.start_probabilities), jnp.float32),
+        successor=on_device(sim.successor, np.int32),
+        reward=on_device(sim.reward, np.float32),
+        outcome=on_device(np.cumsum(world.xi, axis=-1), np.float32),
+        starts=on_device(sim.starts, np.int32),
+        start_outcome=on_device(np.cumsum(sim.start_probabilities), np.float32),
         emission=emission,
         horizon=sim.horizon,
         circumstances=circumstances,

@@ -15,6 +15,7 @@ import numpy as np
 
 from tasid.maps import AbstractSimulator
 from tasid.maps.size import check_seed
+from tasid.targets.device import on_device
 
 if TYPE_CHECKING:
     from tasid.targets.block import Latent
@@ -170,9 +171,10 @@ def keys_of_phase(phase_key: jax.Array, episodes: jax.Array) -> jax.Array:
 
 def seed_key(seed: int | jax.Array) -> jax.Array:
     """The root key of a seed; threefry by name, so that a user's JAX defaults cannot change it."""
-    if not isinstance(seed, jax.Array):
-        check_seed(seed)
-    return jax.random.key(seed, impl="threefry2x32")
+    if isinstance(seed, jax.Array):
+        return jax.random.key(seed, impl="threefry2x32")
+    check_seed(seed)
+    return jax.random.wrap_key_data(on_device([0, seed], np.uint32), impl="threefry2x32")
 
 
 def stream(keys: jax.Array, number: Any) -> jax.Array:

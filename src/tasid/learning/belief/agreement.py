@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasid.beliefs.fitting import BeliefSetting, Chunks
+from tasid.beliefs.fitting import BeliefSetting, Chunks, number_seen
 from tasid.beliefs.gaussian import Gaussians
 from tasid.learning.belief.findings import Findings, agreed, findings
 from tasid.learning.belief.fits import BeliefFit
@@ -68,6 +68,5 @@ def _credible(
     }
     if not scores:
         return list(others)
-    observations = sum(float(chunk.live.sum()) for chunk in chunks)
-    least = scores.get(id(best), max(scores.values())) - _BEHIND * observations
+    least = scores.get(id(best), max(scores.values())) - _BEHIND * number_seen(chunks)
     return [one for one in others if scores.get(id(one), -math.inf) >= least]

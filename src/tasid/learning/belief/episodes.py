@@ -17,6 +17,7 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.episodes import Episodes, payment_numbers
 from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.targets.batches import episode_tables
+from tasid.targets.device import on_device
 from tasid.targets.rollout import Actor, Moment, trace
 from tasid.targets.streams import ACTING, BATCH
 from tasid.targets.target import Target, episode_keys, stream, unfinished
@@ -119,7 +120,7 @@ def play(
     phase: int = BATCH,
 ) -> Recorded:
     """Episodes number `first` … of a phase."""
-    arguments = actor, key, phase, jnp.float32(explore), jnp.int32(first)
+    arguments = actor, key, phase, np.float32(explore), np.int32(first)
     table = episode_tables(target, _whole, *arguments, episodes=episodes, width=LANES)
     return _recorded(table, target.horizon)
 
@@ -174,13 +175,13 @@ def _chunk(
 
     paid = payment_numbers(recorded.rewards, np.asarray(chain.payments))
     return Episodes(
-        features=_features(feature_map, jnp.asarray(padded(recorded.observations))),
-        commands=jnp.asarray(padded(recorded.commands).T),
-        paid=jnp.asarray(padded(paid).T),
-        ended=jnp.asarray(padded(recorded.ended)),
-        tells=jnp.bool_(tells),
-        own=jnp.asarray(padded(recorded.own).T, jnp.float32),
-        weight=jnp.asarray(padded(np.ones(number, np.float32))),
+        features=_features(feature_map, on_device(padded(recorded.observations))),
+        commands=on_device(padded(recorded.commands).T),
+        paid=on_device(padded(paid).T),
+        ended=on_device(padded(recorded.ended)),
+        tells=on_device(tells),
+        own=on_device(padded(recorded.own).T, np.float32),
+        weight=on_device(padded(np.ones(number, np.float32))),
     )
 
 

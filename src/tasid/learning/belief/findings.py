@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from tasid.beliefs.chain import Chain, at
 from tasid.beliefs.classes import Classes
@@ -24,6 +23,7 @@ from tasid.beliefs.smoother import Emission, Tally, tally
 from tasid.learning.belief.slips import FEWEST, Slip, slips, with_doubts
 from tasid.learning.surprise import EtaEstimate, MapFault
 from tasid.maps import AbstractSimulator
+from tasid.theory.binomial import at_least
 
 _LEVEL = 0.01
 ALLOWANCE = 0.15
@@ -114,7 +114,7 @@ def _errors(
     tested = given >= FEWEST
     misses = given - hits
     allowed = min(eta + ALLOWANCE, 0.9)
-    p_values = binom.sf(np.ceil(misses - 1e-6) - 1, np.floor(given + 1e-6), allowed)
+    p_values = at_least(np.ceil(misses - 1e-6), np.floor(given + 1e-6), allowed)
     blamed = tested & (p_values * tested.sum() < _LEVEL)
     found = [
         MapFault(

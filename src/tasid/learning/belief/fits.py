@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from tasid.beliefs.actor import BeliefActor, advantages
@@ -22,6 +21,7 @@ from tasid.beliefs.scaled import Scaled
 from tasid.learning.belief.episodes import Recorded
 from tasid.maps import RobustPlan
 from tasid.policies.belief_policy import BeliefPolicy
+from tasid.targets.device import on_device
 
 DIMENSIONS = 64
 """Directions in which classes are told apart, at most. In those left out all classes are one, and
@@ -84,8 +84,8 @@ def actor_of(setting: BeliefSetting, fit: BeliefFit) -> BeliefActor:
         setting.chain,
         fit.classes,
         fit.emission,
-        jnp.float32(setting.weights().eta),
-        jnp.float32(LEAP),
+        on_device(setting.weights().eta, np.float32),
+        on_device(LEAP, np.float32),
         anything(fit.classes.number),
     )
     return BeliefActor(tracker, fit.feature_map, setting.advantage)
@@ -130,7 +130,9 @@ def flat_fit(
     feature_map = fit_features(np.zeros((2, *observation_shape), dtype))
     size = int(feature_map.components.shape[1])
     if setting.chain.layered:  # as `measured` has them, so that one compiled programme serves both
-        feature_map = replace(feature_map, usual=jnp.zeros((setting.chain.horizon + 1, size)))
+        feature_map = replace(
+            feature_map, usual=on_device(np.zeros((setting.chain.horizon + 1, size)), np.float32)
+        )
     flat = flat_gaussians(classes.number, size, setting.dimensions)
     return BeliefFit("flat", classes, feature_map, flat, np.zeros(classes.number))
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -245,10 +245,10 @@ class _Log:
         emission = one.emission
         assert isinstance(emission, Gaussians)
         if self.setting.described is None or one.classes.kind != "place":
-            return seen - by_episode(unseen_evidence, emission, chunks)
+            return seen - by_episode(unseen, emission, chunks)
         # For ς < 1, ln E[p^ς] / ς is below ln E[p]: what is claimed is less than the truth.
         sharp = sharpness(self.setting.described, emission.spread.size)
-        return seen / sharp - by_episode(unseen_evidence, undescribed(emission), chunks)
+        return seen / sharp - by_episode(unseen, undescribed(emission), chunks)
 
     def gone_on(self, best: BeliefFit) -> BeliefFit:
         """The best fit, carried on with all episodes."""
@@ -289,18 +289,12 @@ def undescribed(emission: Gaussians) -> Gaussians:
     return emission._replace(spread=jnp.asarray(spread, jnp.float32))
 
 
-@jax.jit
-def unseen_evidence(emission: Gaussians, episodes: Episodes) -> jax.Array:
-    """ln p(observations) if every one were of a place never seen, up to `shared`, [N].
+def unseen(emission: Gaussians, features: Any) -> Any:
+    """ln p(x) if it were of a place never seen, up to `shared`, [n], of features [n, D].
 
     A Gaussian for all of them that does without this fit's idea of how much places differ would
     not do: a place that the fit has not seen would then count against it.
     """
     variance = 1 + emission.spread
-
-    def score(features: jax.Array) -> jax.Array:
-        along = (features - emission.centre) @ emission.directions
-        return -0.5 * (along**2 / variance + jnp.log(variance)).sum()
-
-    scores = jax.vmap(jax.vmap(score))(episodes.features)
-    return (scores * (episodes.live > 0)).sum(axis=0)
+    along = (features - emission.centre) @ emission.directions
+    return -0.5 * (along**2 / variance + np.log(variance)).sum(axis=1)

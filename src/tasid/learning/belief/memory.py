@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +12,7 @@ from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.scaled import Scaled
 from tasid.learning.memory import Remembered
 from tasid.policies.belief_policy import emission_from, emission_numbers
+from tasid.targets.device import on_device
 
 
 class StoredFit(NamedTuple):
@@ -41,7 +41,7 @@ def stored_fits(found: Remembered) -> Iterator[StoredFit]:
     for number, (beginning, kind) in enumerate(found.metadata["fits"]):
         prefix = f"{number}.emission."
         numbers = {
-            name.removeprefix(prefix): jnp.asarray(array)
+            name.removeprefix(prefix): on_device(array)
             for name, array in found.arrays.items()
             if name.startswith(prefix)
         }

@@ -30,8 +30,7 @@ from tasid.beliefs.fitting import (
     Floats,
     by_episode,
     one_look,
-    plain_evidence,
-    shared_evidence,
+    plain,
 )
 from tasid.beliefs.gaussian import Gaussians
 from tasid.beliefs.nearby import is_large
@@ -292,7 +291,7 @@ class BeliefLearner:
         assert feature_map is not None
         chunks = self._chunks(feature_map, fresh)
         before = self._chunks(feature_map) if self._parts else chunks
-        null = by_episode(plain_evidence, one_look(before), chunks)
+        null = by_episode(plain, one_look(before), chunks)
         common = float(fresh.returns.mean())
         judged = []
         for one in self._fits:
@@ -304,7 +303,7 @@ class BeliefLearner:
             if isinstance(one.emission, Gaussians):  # scaled likelihoods are beside p(x) already
                 # For ς < 1, ln E[p^ς] / ς is below ln E[p]: what is claimed is less than the truth.
                 gain = gain / sharpness(self.setting.described, one.emission.spread.size)
-                gain = gain + by_episode(shared_evidence, one.emission, chunks) - null
+                gain = gain + by_episode(Gaussians.shared, one.emission, chunks) - null
             gain = gain / self.setting.chain.horizon
             mine = _own(one, fresh.returns, shares)
             judgement = Judgement(

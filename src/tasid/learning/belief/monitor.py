@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,12 +35,13 @@ def believed(
     said, was = [], []
     for chunk in _played(policy, target, CALIBRATION, episodes, seed):
         parts = actor.chain, actor.filter.classes, policy.emission, chunk
-        weights = Weights(eta=policy.eta, told=0.0, leap=LEAP).arrays()
-        listening = weights._replace(told=jnp.float32(1.0))
+        weights, listening = (
+            Weights(eta=policy.eta, told=told, leap=LEAP).arrays() for told in (0.0, 1.0)
+        )
         before = np.asarray(smoothed(*parts, weights).before, np.float64)[:-1]
         after = np.asarray(smoothed(*parts, listening).after, np.float64)[:-1]
         state = before.argmax(axis=1)[:, None]
-        live = np.asarray(chunk.live)[:-1] > 0
+        live = jax.device_get(chunk).live[:-1] > 0
         said.append(np.take_along_axis(before, state, axis=1)[:, 0][live])
         was.append(np.minimum(np.take_along_axis(after, state, axis=1)[:, 0][live], 1.0))
     return np.concatenate(said), np.concatenate(was)

@@ -20,7 +20,6 @@ from itertools import pairwise
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
@@ -31,6 +30,7 @@ from tasid.learning.belief.findings import ALLOWANCE, Findings, findings
 from tasid.learning.belief.slips import FEWEST
 from tasid.learning.surprise import MapFault
 from tasid.maps import AbstractSimulator
+from tasid.theory.binomial import at_least
 
 _MOST_DOORS = 3
 _MOST_TRIED = 6
@@ -190,7 +190,7 @@ def _errors(
         given = round(float(outcomes[slot, action].sum()))
         stayed = round(float(outcomes[slot, action, stay[slot, action]]))
         if given >= FEWEST:
-            p_value = float(binom.sf(stayed - 1, given, setting.eta + ALLOWANCE))
+            p_value = float(at_least(stayed, given, setting.eta + ALLOWANCE))
             label = sim.states[int(states[slot])]
             errors.append(MapFault(-1, label, int(action), given, stayed, p_value))
     return errors

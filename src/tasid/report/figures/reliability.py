@@ -7,11 +7,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
-from scipy.stats import binomtest
 
 from tasid.learning.monitor import Calibration
 from tasid.report.figures.drawing import DOT, LIGHT, label, panel
 from tasid.report.text.wording import count, percent
+from tasid.theory.binomial import chance_interval
 
 _CONFIDENCE = 0.95
 _EDGES = [tenth / 10 for tenth in range(11)]
@@ -26,8 +26,8 @@ def reliability_panel(calibration: Calibration) -> Figure:
     counted = calibration.correct.dtype == bool
     for said, was, number in calibration.bins:
         if counted:  # probabilities of whole episodes are no independent coins
-            low, high = binomtest(round(was * number), number).proportion_ci(_CONFIDENCE)
-            axes.plot([said, said], [low, high], color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
+            ends = chance_interval(round(was * number), number, confidence=_CONFIDENCE)
+            axes.plot([said, said], ends, color=LIGHT["learned"], linewidth=1.4, alpha=0.6)
         axes.plot([said], [was], markersize=6.0, color=LIGHT["learned"], **DOT)
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))

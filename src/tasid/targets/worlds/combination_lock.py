@@ -25,6 +25,7 @@ from scipy.linalg import hadamard
 from tasid.maps import AbstractSimulator, PerturbedMDP, perturb
 from tasid.maps.size import is_whole, refuse_larger
 from tasid.targets.block import BlockMDP, block_mdp, plain_options
+from tasid.targets.device import on_device
 
 NAME = "combination-lock"
 _TYPES = 3
@@ -212,10 +213,10 @@ def _emission(
     marked = states.mark >= 0
     clean[marked] += mixing[_TYPES + layers + states.mark[marked]]
     return LockEmission(
-        clean=jnp.asarray(clean),
-        mixing=jnp.asarray(mixing),
-        noise=jnp.float32(noise),
-        rotations=jnp.asarray(_rotations(depth, width, seed)),
+        clean=on_device(clean),
+        mixing=on_device(mixing),
+        noise=on_device(noise, np.float32),
+        rotations=on_device(_rotations(depth, width, seed)),
         random_bits=entries - code,
     )
 

@@ -18,6 +18,7 @@ from tasid.maps import AbstractSimulator, perturb
 from tasid.maps.layout import GridLayout
 from tasid.maps.size import is_whole
 from tasid.targets.block import BlockMDP, block_mdp, looks_of, plain_options
+from tasid.targets.device import on_device
 from tasid.targets.worlds.counter_hash import random_bits
 from tasid.targets.worlds.grid_view import PICTURE, agent_pictures, background, poses_of
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, robust_horizon
@@ -149,7 +150,7 @@ def picture_emission(
         pictures[blank] = 0
     look = looks_of(pictures)
     _, first = np.unique(look, return_index=True)
-    return PictureEmission(jnp.asarray(look), jnp.asarray(pictures[first]), noise)
+    return PictureEmission(on_device(look), on_device(pictures[first]), noise)
 
 
 def pixel_noise(key: jax.Array) -> jax.Array:

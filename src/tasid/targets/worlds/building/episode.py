@@ -15,6 +15,7 @@ from tasid.maps.layout import FREE
 from tasid.maps.planning.flips import leads_to_goal
 from tasid.maps.size import MapError
 from tasid.targets.block import Worlds
+from tasid.targets.device import on_device
 from tasid.targets.worlds.building.places import Places
 from tasid.targets.worlds.counter_hash import random_bits, uniform
 from tasid.targets.worlds.route import ROUTE_ETA, layout_of, route_states
@@ -118,10 +119,10 @@ def days_of(
     where = np.asarray(poses)[states, :2] if len(spots) else np.zeros((1, 2))
     kinds = [(PERSON, CHAIR)[number % 2] for number in range(max(len(spots), 1))]
     return BuildingDays(
-        spots=jnp.asarray(where, jnp.float32),
-        kinds=jnp.asarray(kinds, jnp.int32),
-        enters=jnp.asarray(enters),
-        chance=jnp.float32(chance),
+        spots=on_device(where, np.float32),
+        kinds=on_device(kinds, np.int32),
+        enters=on_device(enters),
+        chance=on_device(chance, np.float32),
         stay=places.grid.actions.index("stay"),
         pixel=float(places.floor.picture.resolution),
     )

@@ -20,6 +20,8 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from numpy.typing import NDArray
 
+from tasid.targets.device import on_device
+
 _SLOPES = np.deg2rad([11.25, 33.75, 56.25, 78.75])
 """Of the four directions in a quadrant: rectangles are chosen to carry such rays farthest."""
 _SECTORS = 16
@@ -56,7 +58,7 @@ class RayMap:
 def ray_map(solid: NDArray[np.bool_]) -> RayMap:
     """The map of these pixels, row 0 at the bottom; the outermost become solid."""
     walled = np.pad(solid[1:-1, 1:-1], 1, constant_values=True)
-    return RayMap(jnp.asarray(_rectangles(walled)))
+    return RayMap(on_device(_rectangles(walled)))
 
 
 def _rectangles(solid: NDArray[np.bool_]) -> NDArray[np.uint16]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tasid.maps import AbstractSimulator
 from tasid.maps.layout import FREE, HAZARD
 from tasid.maps.sources.occupancy_map import Floor
+from tasid.targets.device import on_device
 from tasid.targets.worlds.building.camera import NOISE_WORDS, SIDE, CameraEmission
 from tasid.targets.worlds.building.episode import BuildingEpisode
 from tasid.targets.worlds.building.places import Places
@@ -123,23 +124,23 @@ def emission_of(
     points = (centres - truth.picture.corner) / pixel - offset
     assert layout.angles is not None, "poses look somewhere"
     turned = np.deg2rad(90.0 - layout.angles)
-    poses = jnp.asarray(np.column_stack([points, np.cos(turned), np.sin(turned)]), jnp.float32)
+    poses = on_device(np.column_stack([points, np.cos(turned), np.sin(turned)]), np.float32)
     whereabouts = Whereabouts(
         rays=ray_map(solid),
         poses=poses,
-        room=jnp.asarray(room_at(solid, points, options["jitter"] / pixel), jnp.float32),
-        turn=jnp.float32(np.deg2rad(options["turn_jitter"])),
+        room=on_device(room_at(solid, points, options["jitter"] / pixel), np.float32),
+        turn=on_device(np.deg2rad(options["turn_jitter"]), np.float32),
         pixel=float(pixel),
     )
     lidar = LidarEmission(
         whereabouts,
-        jnp.float32(options["noise"]),
-        jnp.float32(options["dropout"]),
+        on_device(options["noise"], np.float32),
+        on_device(options["dropout"], np.float32),
         options["beams"],
         options["range_limit"],
     )
     stairs = _stairs(places) / pixel - np.tile(offset, 2)
-    camera = CameraEmission(whereabouts, jnp.asarray(stairs, jnp.float32))
+    camera = CameraEmission(whereabouts, on_device(stairs, np.float32))
     emissions: dict[str, Any] = {
         "lidar": lidar,
         "camera": camera,
