@@ -20,7 +20,7 @@ from tasid.targets.batches import episode_tables
 from tasid.targets.device import on_device
 from tasid.targets.rollout import Actor, Moment, trace
 from tasid.targets.streams import ACTING, BATCH
-from tasid.targets.target import Target, episode_keys, stream, unfinished
+from tasid.targets.target import Target, keys_of_phase, stream, unfinished
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int32, Shaped
@@ -120,16 +120,16 @@ def play(
     phase: int = BATCH,
 ) -> Recorded:
     """Episodes number `first` … of a phase."""
-    arguments = actor, key, phase, np.float32(explore), np.int32(first)
+    arguments = actor, jax.random.fold_in(key, phase), np.float32(explore), np.int32(first)
     table = episode_tables(target, _whole, *arguments, episodes=episodes, width=LANES)
     return _recorded(table, target.horizon)
 
 
 def _whole(
-    target: Any, actor: Actor, key: jax.Array, phase: Any, explore: Any, start: Any, first: Any
+    target: Any, actor: Actor, phase_key: jax.Array, explore: Any, start: Any, first: Any
 ) -> Any:
     """Tables [W, …] of whole episodes."""
-    keys = episode_keys(key, phase, start + first + jnp.arange(LANES))
+    keys = keys_of_phase(phase_key, start + first + jnp.arange(LANES))
     exploring = Exploring(actor, keys, jnp.asarray(explore, jnp.float32), target.num_actions)
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
