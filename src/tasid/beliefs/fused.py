@@ -27,7 +27,7 @@ from tasid.beliefs.smoother import (
     likelihoods,
 )
 
-_MANY = 256
+_MANY = 64
 """Slots from which it is worth compiling for."""
 _NOBODY = np.float32(1e-33)
 """Beliefs below this are none: not far below, float32 loses its speed and then its digits."""

@@ -187,6 +187,4 @@ def _chunk(
 
 @jax.jit
 def _features(feature_map: FeatureMap | AsSeen, observations: jax.Array) -> jax.Array:
-    """[H+1, N, D] of observations [N, H+1, …]."""
-    steps = jnp.arange(observations.shape[1])
-    return jax.lax.map(lambda step: feature_map(*step), (jnp.swapaxes(observations, 0, 1), steps))
+    return feature_map.whole(observations)
