@@ -18,6 +18,7 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.smoother import (
+    MANY,
     NEVER,
     UNLIKELY,
     Emission,
@@ -27,8 +28,6 @@ from tasid.beliefs.smoother import (
     likelihoods,
 )
 
-_MANY = 64
-"""Slots from which it is worth compiling for."""
 _NOBODY = np.float32(1e-33)
 """Beliefs below this are none: not far below, float32 loses its speed and then its digits."""
 _NEVER = np.float32(NEVER)
@@ -39,7 +38,7 @@ _SILENT = 31
 
 def is_fused(chain: Chain, classes: Classes) -> bool:
     """Is there one table for all steps, large enough for this to be faster?"""
-    return not chain.layered and chain.num_slots >= _MANY and classes.kind == "place"
+    return not chain.layered and chain.num_slots >= MANY and classes.kind == "place"
 
 
 def expect_fused(

@@ -30,6 +30,8 @@ UNLIKELY = 0.05
 _LEAST = 1e-9
 """Added to likelihoods beside the largest, so that float32 never divides nothing by nothing."""
 _TINY = 1e-30
+MANY = 64
+"""Slots from which a programme of its own is worth compiling."""
 NEVER = 1e-16
 """Posteriors below this are none: they would not show in any sum."""
 
@@ -278,8 +280,8 @@ class Hindsight(NamedTuple):
     """Zero if nobody asked for it."""
 
 
-@jax.jit
-def hindsight(
+def _hindsight(
+    counting: jax.Array,
     chain: Chain,
     classes: Classes,
     emission: Emission,
@@ -287,7 +289,6 @@ def hindsight(
     weights: Weights,
     advantage: jax.Array,
     features: jax.Array,
-    counting: jax.Array,
 ) -> Hindsight:
     """The expectation step: who looked how often, and how, and what that says of the policy.
 
@@ -334,6 +335,14 @@ def hindsight(
     return Hindsight(expected, found.forth.beliefs, found.beliefs, came_to)
 
 
+hindsight = jax.jit(_hindsight)
+
+
+@jax.jit
+def _expect(*given: Any) -> Expected:
+    return _hindsight(jnp.bool_(False), *given).expected
+
+
 def expect(
     chain: Chain,
     classes: Classes,
@@ -345,21 +354,23 @@ def expect(
 ) -> Expected:
     """Who looked how often, and how; `features` as in `hindsight`."""
     given = chain, classes, emission, episodes, weights, advantage, features
-    return hindsight(*given, np.False_).expected
+    if chain.num_slots >= MANY:  # what nobody asks for takes longer there than compiling without it
+        return _expect(*given)
+    return hindsight(np.False_, *given).expected
 
 
 def smoothed(
     chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
 ) -> Hindsight:
     """Where one was, as it seemed then and as it seems afterwards."""
-    return hindsight(*_plain(chain, classes, emission, episodes, weights), np.False_)
+    return hindsight(np.False_, *_plain(chain, classes, emission, episodes, weights))
 
 
 def tally(
     chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
 ) -> Tally:
     """What the commands came to, by slot."""
-    return hindsight(*_plain(chain, classes, emission, episodes, weights), np.True_).tally
+    return hindsight(np.True_, *_plain(chain, classes, emission, episodes, weights)).tally
 
 
 def _plain(chain: Chain, *given: Any) -> tuple[Any, ...]:
