@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,6 +29,34 @@ def test_it_reaches_the_robust_value(lock, believed):
     assert figures["ratio"] > 0.97
     assert figures["skill"] > 0.93
     assert diagnose(believed.policy, lock).tracking_accuracy.min() > 0.95
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Encumbered(tasid.Target):
+    """A target of somebody's whose state is more than one number an episode."""
+
+    inner: tasid.Target
+
+    traceable = True
+    num_actions = property(lambda self: self.inner.num_actions)
+    horizon = property(lambda self: self.inner.horizon)
+    observation_shape = property(lambda self: self.inner.observation_shape)
+
+    def reset(self, keys):
+        state, seen = self.inner.reset(keys)
+        return {"state": state, "clock": jnp.zeros(())}, seen
+
+    def step(self, state, actions, h, keys):
+        inner, seen, paid = self.inner.step(state["state"], actions, h, keys)
+        return {"state": inner, "clock": state["clock"] + 1}, seen, paid
+
+
+def test_scores_do_not_look_into_states(lock, believed):
+    """The same returns, whatever a target carries from step to step."""
+    expected = tasid.evaluate(believed.policy, lock, episodes=200)
+    found = tasid.evaluate(believed.policy, Encumbered(lock.target), episodes=200)
+    np.testing.assert_array_equal(found.returns, expected.returns)
 
 
 def test_the_learner_never_opens_the_latent_door(lock, believed, tmp_path, monkeypatch):

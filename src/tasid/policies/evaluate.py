@@ -118,12 +118,13 @@ class Followed(NamedTuple):
 
     returns: Float[Array, " W"]
     states: State = None
-    """The target's own at every step, [W, H, …]; None where nobody could look into them."""
+    """The target's own at every step, [W, H]; None where they are more than a number each."""
     believed: Int[Array, "W H"] | None = None
     """The likeliest state at every step, [W, H], of those who have beliefs."""
 
 
 def _run_of(target: Target, actor: Actor) -> Callable[..., Followed]:
+    """Where diagnoses follow beliefs, too, so do scores: it is compiled once."""
     beliefs = target.traceable and isinstance(actor, BeliefActor)
     return follow_beliefs if beliefs else _follow
 
@@ -134,11 +135,13 @@ def _follow(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> Follow
 
 
 def follow_beliefs(target: Any, actor: BeliefActor, phase_key: jax.Array, first: Any) -> Followed:
-    """For scores and for diagnoses: to compile it takes longer than a thousand episodes."""
+    """With the target's states, as opaque as they are, and those they were taken for."""
     keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
 
     def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
-        return before.state, actor.likeliest(after.carry, h)[: actions.shape[0]]
+        plain = isinstance(before.state, jax.Array) and before.state.ndim == 1
+        believed = actor.likeliest(after.carry, h)[: actions.shape[0]]
+        return before.state if plain else None, believed
 
     last, tables = trace(target, actor, keys, record=record)
     states, believed = jax.tree.map(lambda table: jnp.swapaxes(table, 0, 1), tables)
