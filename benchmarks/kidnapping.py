@@ -13,7 +13,7 @@ from benchmarks.followed import Carried, Followed, final_states, follow
 from tasid.beliefs.actor import BeliefActor
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import fit_features
-from tasid.beliefs.gaussian import Moments
+from tasid.beliefs.moments import Moments
 from tasid.learning.belief.fits import BeliefFit, actor_of, setting_for
 from tasid.maps import RobustPlan
 from tasid.policies.belief_policy import LOST, BeliefPolicy

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from tasid.beliefs.described import expected, sharpness
-from tasid.beliefs.gaussian import Moments, fit_gaussians
+from tasid.beliefs.moments import Moments, fit_gaussians
 from tasid.maps.layout import FREE, WALL, GridLayout
 from tasid.maps.views import FARTHEST, RAYS, views
 

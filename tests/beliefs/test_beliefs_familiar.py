@@ -14,7 +14,8 @@ from tasid.beliefs.chain import Chain
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.familiar import anything, least_scores, strange
 from tasid.beliefs.filter import LEAP, BeliefFilter
-from tasid.beliefs.gaussian import Moments, fit_gaussians, flat_gaussians
+from tasid.beliefs.gaussian import flat_gaussians
+from tasid.beliefs.moments import Moments, fit_gaussians
 from tasid.learning.belief.episodes import Recorded
 from tasid.policies.belief_policy import LOST
 from tasid.runs.learn import LearningResult

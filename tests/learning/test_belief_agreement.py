@@ -10,7 +10,7 @@ import numpy as np
 import tasid
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import AsSeen
-from tasid.beliefs.gaussian import Moments
+from tasid.beliefs.moments import Moments
 from tasid.learning.belief.agreement import agreed_findings
 from tasid.learning.belief.episodes import Recorded, as_chunks
 from tasid.learning.belief.fits import BeliefFit, setting_for

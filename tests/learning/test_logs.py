@@ -15,7 +15,7 @@ from probes import Cliff
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.fitting import by_episode
-from tasid.beliefs.gaussian import Moments, fit_gaussians
+from tasid.beliefs.moments import Moments, fit_gaussians
 from tasid.beliefs.nearby import is_large
 from tasid.cli import main
 from tasid.files import ArtifactError, write_artifact

@@ -12,7 +12,7 @@ import pytest
 
 import tasid
 from probes import OneHot
-from tasid.beliefs.gaussian import Moments, fit_gaussians, moments_of
+from tasid.beliefs.moments import Moments, fit_gaussians, moments_of
 from tasid.beliefs.scaled import Differentiable, Layers, Scaled
 from tasid.policies.belief_policy import emission_numbers
 from tasid.report.text.command import rerun_command

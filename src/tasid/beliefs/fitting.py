@@ -22,7 +22,8 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import sharpness
 from tasid.beliefs.episodes import Episodes
 from tasid.beliefs.fused import expect_fused, is_fused
-from tasid.beliefs.gaussian import Gaussians, Moments, fit_gaussians, flat_gaussians
+from tasid.beliefs.gaussian import Gaussians, flat_gaussians
+from tasid.beliefs.moments import Moments, fit_gaussians
 from tasid.beliefs.nearby import is_large, near, part_of
 from tasid.beliefs.smoother import Emission, Expected, Weights, expect
 

@@ -15,7 +15,8 @@ from tasid.beliefs.familiar import anything, least_scores
 from tasid.beliefs.features import AsSeen, FeatureMap, by_step, fit_features, is_picture
 from tasid.beliefs.filter import LEAP, BeliefFilter
 from tasid.beliefs.fitting import BeliefSetting, Chunks, Floats
-from tasid.beliefs.gaussian import Gaussians, Moments, flat_gaussians
+from tasid.beliefs.gaussian import Gaussians, flat_gaussians
+from tasid.beliefs.moments import Moments
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import Scaled
 from tasid.learning.belief.episodes import Recorded

@@ -18,7 +18,8 @@ import numpy as np
 from tasid.beliefs.classes import Classes
 from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.fitting import BeliefSetting, Chunks, Seen, fit, schedule
-from tasid.beliefs.gaussian import Gaussians, Moments
+from tasid.beliefs.gaussian import Gaussians
+from tasid.beliefs.moments import Moments
 from tasid.beliefs.scaled import (
     MOST_CLASSES,
     Classifier,

@@ -17,7 +17,8 @@ from tasid.beliefs.classes import Classes
 from tasid.beliefs.described import descriptions, sharpness
 from tasid.beliefs.features import AsSeen, FeatureMap
 from tasid.beliefs.fitting import BeliefSetting
-from tasid.beliefs.gaussian import Gaussians, Moments, moments_of
+from tasid.beliefs.gaussian import Gaussians
+from tasid.beliefs.moments import Moments, moments_of
 from tasid.beliefs.nearby import is_large
 from tasid.beliefs.scaled import Scaled
 from tasid.maps import AbstractSimulator
