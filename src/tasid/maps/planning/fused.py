@@ -229,7 +229,7 @@ def _zeros(shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Beginning where a cache line does: a row of eight values is then one line, not two."""
     size = math.prod(shape)
     room = np.zeros(size + _LINE // 8)
-    first = -room.ctypes.data % _LINE // 8
+    first = -room.__array_interface__["data"][0] % _LINE // 8
     return room[first : first + size].reshape(shape)
 
 
