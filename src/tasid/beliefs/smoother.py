@@ -79,7 +79,8 @@ class Step(NamedTuple):
         return self.edges.sum(axis=1) + self.leaps
 
 
-Gather = Callable[[Any, Step], Any]
+Gather = Callable[[Any, Step], tuple[Any, Any]]
+"""What is folded over the steps, and what is kept of each."""
 
 
 def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
@@ -154,6 +155,8 @@ class Smoothed(NamedTuple):
     start: jax.Array
     """p(first slot | everything), [M, N]."""
     gathered: Any
+    each: Any
+    """What was kept of every step, [H, …]."""
     forth: Forward
     beliefs: jax.Array
     """p(slot at step h | everything), [H+1, M, N]."""
@@ -208,12 +211,12 @@ def sweep(
     gather: Gather,
     first: Any,
 ) -> Smoothed:
-    """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
+    """Smooth all episodes; `gather` goes over the smoothed steps, the last one first."""
     forth = forward_pass(chain, classes, emission, episodes, weights)
 
     def backward(
         carry: tuple[jax.Array, Any], inputs: Any
-    ) -> tuple[tuple[jax.Array, Any], jax.Array]:
+    ) -> tuple[tuple[jax.Array, Any], tuple[jax.Array, Any]]:
         beta, gathered = carry
         h, alpha = inputs
         passing, landing = forth.reach(h)
@@ -222,18 +225,18 @@ def sweep(
         joint, leaps = alpha[:, None, :] * edges, alpha * landed[None]
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
         step = Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
-        gathered = gather(gathered, step)
+        gathered, kept = gather(gathered, step)
         beta = (edges.sum(axis=1) + landed[None]) / total[None]
         # Scaled by what α makes of it, β is as large as can be where one may be; elsewhere it would
         # overflow, and tell nothing.
-        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), step.slots
+        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), (step.slots, kept)
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
-    (beta, gathered), beliefs = jax.lax.scan(backward, carry, steps, reverse=True)
+    (beta, gathered), (beliefs, each) = jax.lax.scan(backward, carry, steps, reverse=True)
     start = normalised(forth.beliefs[0] * beta)[0]
     beliefs = jnp.concatenate([beliefs, forth.beliefs[-1:]])
-    return Smoothed(start, gathered, forth, beliefs)
+    return Smoothed(start, gathered, each, forth, beliefs)
 
 
 def after_any(chain: Chain) -> jax.Array:
@@ -296,8 +299,8 @@ def _hindsight(
     If `counting`, it is also counted what the commands came to.
     """
 
-    def gather(so_far: tuple[Expected, Tally], step: Step) -> tuple[Expected, Tally]:
-        (counts, sums, evidence, foreseen, regret), came_to = so_far
+    def gather(so_far: Expected, step: Step) -> tuple[Expected, Tally]:
+        counts, sums, evidence, foreseen, regret = so_far
         h, weight = step.h, step.used * episodes.weight
         right = (step.edges * agreeing(chain, episodes, h)).sum(axis=(0, 1))
         foreseen = foreseen + jnp.log(jnp.maximum(right, UNLIKELY))
@@ -306,26 +309,24 @@ def _hindsight(
         members, told = _by_class(classes, step, weight)
         counts = counts.at[members].add(told.sum(axis=1))
         sums = sums.at[members].add(told @ features[h + 1])
-        came_to = jax.lax.cond(counting, count, lambda so_far, *_: so_far, came_to, step, weight)
+        came_to = jax.lax.cond(counting, count, not_counted, step, weight)
         return Expected(counts, sums, evidence, foreseen, regret), came_to
 
-    def count(so_far: Tally, step: Step, weight: jax.Array) -> Tally:
-        t = step.h if chain.successor.shape[0] > 1 else 0
+    def count(step: Step, weight: jax.Array) -> Tally:
         given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
-        edges = jnp.einsum("mkn,na->mak", step.edges, given)
-        leaps = step.leaps @ given
-        return Tally(so_far.outcomes.at[t].add(edges), so_far.leaps.at[t].add(leaps))
+        return Tally(jnp.einsum("mkn,na->mak", step.edges, given), step.leaps @ given)
+
+    def not_counted(*_: Any) -> Tally:
+        shape = (chain.num_slots, chain.num_actions)
+        return Tally(jnp.zeros((*shape, chain.num_outcomes)), jnp.zeros(shape))
 
     none = jnp.zeros(episodes.weight.shape[0])
     nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, features.shape[-1]))
-    steps, slots, number = chain.successor.shape
-    shape = (steps, slots, chain.num_actions)
-    first = (
-        Expected(*nobody, none, none, none),
-        Tally(jnp.zeros((*shape, number)), jnp.zeros(shape)),
-    )
+    first = Expected(*nobody, none, none, none)
     found = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
-    told, came_to = found.gathered
+    told, came_to = found.gathered, found.each
+    if chain.successor.shape[0] == 1:
+        came_to = jax.tree.map(lambda table: table.sum(axis=0, keepdims=True), came_to)
     start = found.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
     expected = told._replace(
         counts=told.counts.at[classes.first].add(start.sum(axis=1)),
@@ -397,9 +398,9 @@ def labelled(
     """
     number = episodes.weight.shape[0]
 
-    def gather(so_far: jax.Array, step: Step) -> jax.Array:
+    def gather(so_far: jax.Array, step: Step) -> tuple[jax.Array, None]:
         members, told = _by_class(classes, step, step.used * episodes.weight)
-        return so_far.at[step.h + 1, :, members].add(told)
+        return so_far.at[step.h + 1, :, members].add(told), None
 
     first = jnp.zeros((chain.horizon + 1, number, classes.number))
     smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
