@@ -280,11 +280,10 @@ class Hindsight(NamedTuple):
     after: Float[Array, "H+1 M N"]
     """p(slot at step h | everything), [H+1, M, N]."""
     tally: Tally
-    """Zero if nobody asked for it."""
+    """What the commands came to."""
 
 
 def _hindsight(
-    counting: jax.Array,
     chain: Chain,
     classes: Classes,
     emission: Emission,
@@ -296,7 +295,6 @@ def _hindsight(
     """The expectation step: who looked how often, and how, and what that says of the policy.
 
     `features` [H+1, N, D] are summed up; they may be others than those that places are told by.
-    If `counting`, it is also counted what the commands came to.
     """
 
     def gather(so_far: Expected, step: Step) -> tuple[Expected, Tally]:
@@ -309,16 +307,11 @@ def _hindsight(
         members, told = _by_class(classes, step, weight)
         counts = counts.at[members].add(told.sum(axis=1))
         sums = sums.at[members].add(told @ features[h + 1])
-        came_to = jax.lax.cond(counting, count, not_counted, step, weight)
-        return Expected(counts, sums, evidence, foreseen, regret), came_to
+        return Expected(counts, sums, evidence, foreseen, regret), count(step, weight)
 
     def count(step: Step, weight: jax.Array) -> Tally:
         given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
         return Tally(jnp.einsum("mkn,na->mak", step.edges, given), step.leaps @ given)
-
-    def not_counted(*_: Any) -> Tally:
-        shape = (chain.num_slots, chain.num_actions)
-        return Tally(jnp.zeros((*shape, chain.num_outcomes)), jnp.zeros(shape))
 
     none = jnp.zeros(episodes.weight.shape[0])
     nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, features.shape[-1]))
@@ -341,7 +334,7 @@ hindsight = jax.jit(_hindsight)
 
 @jax.jit
 def _expect(*given: Any) -> Expected:
-    return _hindsight(jnp.bool_(False), *given).expected
+    return _hindsight(*given).expected
 
 
 def expect(
@@ -357,21 +350,21 @@ def expect(
     given = chain, classes, emission, episodes, weights, advantage, features
     if chain.num_slots >= MANY:  # what nobody asks for takes longer there than compiling without it
         return _expect(*given)
-    return hindsight(np.False_, *given).expected
+    return hindsight(*given).expected
 
 
 def smoothed(
     chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
 ) -> Hindsight:
     """Where one was, as it seemed then and as it seems afterwards."""
-    return hindsight(np.False_, *_plain(chain, classes, emission, episodes, weights))
+    return hindsight(*_plain(chain, classes, emission, episodes, weights))
 
 
 def tally(
     chain: Chain, classes: Classes, emission: Emission, episodes: Episodes, weights: Weights
 ) -> Tally:
     """What the commands came to, by slot."""
-    return hindsight(np.True_, *_plain(chain, classes, emission, episodes, weights)).tally
+    return hindsight(*_plain(chain, classes, emission, episodes, weights)).tally
 
 
 def _plain(chain: Chain, *given: Any) -> tuple[Any, ...]:
