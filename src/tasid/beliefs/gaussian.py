@@ -42,6 +42,20 @@ class Gaussians(NamedTuple):
         """From NumPy's, in single precision."""
         return cls(**jax.device_put({n: np.asarray(x, np.float32) for n, x in numbers.items()}))
 
+    @staticmethod
+    def shapes(num_classes: int, size: int, kept: int) -> dict[str, tuple[int, ...]]:
+        """Of the numbers, for C classes, D features and d directions."""
+        return {
+            "centre": (size,),
+            "directions": (size, kept),
+            "linear": (num_classes, kept),
+            "square": (num_classes, kept),
+            "constant": (num_classes,),
+            "spread": (kept,),
+            "log_volume": (),
+            "whitening": (size, size),
+        }
+
     @property
     def num_classes(self) -> int:
         """C."""
@@ -90,15 +104,5 @@ def summed_in_order(rows: jax.Array, weights: jax.Array) -> jax.Array:
 
 def flat_gaussians(num_classes: int, size: int, dimensions: int) -> Gaussians:
     """An emission that knows nothing: all classes look alike."""
-    d = min(dimensions, size)
-    shapes = {
-        "centre": (size,),
-        "directions": (size, d),
-        "linear": (num_classes, d),
-        "square": (num_classes, d),
-        "constant": (num_classes,),
-        "spread": (d,),
-        "log_volume": (),
-        "whitening": (size, size),
-    }
+    shapes = Gaussians.shapes(num_classes, size, min(dimensions, size))
     return Gaussians.of({name: np.zeros(shape) for name, shape in shapes.items()})

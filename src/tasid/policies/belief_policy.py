@@ -262,17 +262,7 @@ def _expected_sizes(
                 "b1": (number,),
             }
         return sizes
-    kept = emission.directions.shape[-1]
-    return {
-        "centre": (size,),
-        "directions": (size, kept),
-        "linear": (number, kept),
-        "square": (number, kept),
-        "constant": (number,),
-        "spread": (kept,),
-        "log_volume": (),
-        "whitening": (size, size),
-    }
+    return Gaussians.shapes(number, size, int(emission.directions.shape[-1]))
 
 
 class BeliefAgent(Looking):
