@@ -79,8 +79,7 @@ class Step(NamedTuple):
         return self.edges.sum(axis=1) + self.leaps
 
 
-Gather = Callable[[Any, Step], tuple[Any, Any]]
-"""What is folded over the steps, and what is kept of each."""
+Gather = Callable[[Any, Step], Any]
 
 
 def agreeing(chain: Chain, episodes: Episodes, h: jax.Array) -> jax.Array:
@@ -155,8 +154,6 @@ class Smoothed(NamedTuple):
     start: jax.Array
     """p(first slot | everything), [M, N]."""
     gathered: Any
-    each: Any
-    """What was kept of every step, [H, …]."""
     forth: Forward
     beliefs: jax.Array
     """p(slot at step h | everything), [H+1, M, N]."""
@@ -211,12 +208,12 @@ def sweep(
     gather: Gather,
     first: Any,
 ) -> Smoothed:
-    """Smooth all episodes; `gather` goes over the smoothed steps, the last one first."""
+    """Smooth all episodes; `gather` folds every smoothed step, the last one first."""
     forth = forward_pass(chain, classes, emission, episodes, weights)
 
     def backward(
         carry: tuple[jax.Array, Any], inputs: Any
-    ) -> tuple[tuple[jax.Array, Any], tuple[jax.Array, Any]]:
+    ) -> tuple[tuple[jax.Array, Any], jax.Array]:
         beta, gathered = carry
         h, alpha = inputs
         passing, landing = forth.reach(h)
@@ -225,18 +222,18 @@ def sweep(
         joint, leaps = alpha[:, None, :] * edges, alpha * landed[None]
         total = joint.sum(axis=(0, 1)) + leaps.sum(axis=0) + _TINY
         step = Step(h, joint / total[None, None], leaps / total[None], forth.used[h + 1])
-        gathered, kept = gather(gathered, step)
+        gathered = gather(gathered, step)
         beta = (edges.sum(axis=1) + landed[None]) / total[None]
         # Scaled by what α makes of it, β is as large as can be where one may be; elsewhere it would
         # overflow, and tell nothing.
-        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), (step.slots, kept)
+        return (jnp.where(alpha * beta > NEVER, beta, 0.0), gathered), step.slots
 
     carry = (jnp.ones_like(forth.beliefs[0]), first)
     steps = jnp.arange(chain.horizon), forth.beliefs[:-1]
-    (beta, gathered), (beliefs, each) = jax.lax.scan(backward, carry, steps, reverse=True)
+    (beta, gathered), beliefs = jax.lax.scan(backward, carry, steps, reverse=True)
     start = normalised(forth.beliefs[0] * beta)[0]
     beliefs = jnp.concatenate([beliefs, forth.beliefs[-1:]])
-    return Smoothed(start, gathered, each, forth, beliefs)
+    return Smoothed(start, gathered, forth, beliefs)
 
 
 def after_any(chain: Chain) -> jax.Array:
@@ -297,8 +294,8 @@ def _hindsight(
     `features` [H+1, N, D] are summed up; they may be others than those that places are told by.
     """
 
-    def gather(so_far: Expected, step: Step) -> tuple[Expected, Tally]:
-        counts, sums, evidence, foreseen, regret = so_far
+    def gather(so_far: tuple[Expected, Tally], step: Step) -> tuple[Expected, Tally]:
+        (counts, sums, evidence, foreseen, regret), came_to = so_far
         h, weight = step.h, step.used * episodes.weight
         right = (step.edges * agreeing(chain, episodes, h)).sum(axis=(0, 1))
         foreseen = foreseen + jnp.log(jnp.maximum(right, UNLIKELY))
@@ -307,19 +304,22 @@ def _hindsight(
         members, told = _by_class(classes, step, weight)
         counts = counts.at[members].add(told.sum(axis=1))
         sums = sums.at[members].add(told @ features[h + 1])
-        return Expected(counts, sums, evidence, foreseen, regret), count(step, weight)
-
-    def count(step: Step, weight: jax.Array) -> Tally:
-        given = jax.nn.one_hot(episodes.commands[step.h], chain.num_actions) * weight[:, None]
-        return Tally(jnp.einsum("mkn,na->mak", step.edges, given), step.leaps @ given)
+        given = jax.nn.one_hot(episodes.commands[h], chain.num_actions) * weight[:, None]
+        t = h if chain.successor.shape[0] > 1 else 0
+        came_to = Tally(
+            came_to.outcomes.at[t].add(jnp.einsum("mkn,na->mak", step.edges, given)),
+            came_to.leaps.at[t].add(step.leaps @ given),
+        )
+        return Expected(counts, sums, evidence, foreseen, regret), came_to
 
     none = jnp.zeros(episodes.weight.shape[0])
     nobody = jnp.zeros(classes.number), jnp.zeros((classes.number, features.shape[-1]))
-    first = Expected(*nobody, none, none, none)
+    steps, slots, number = chain.successor.shape
+    shape = (steps, slots, chain.num_actions)
+    nothing = Tally(jnp.zeros((*shape, number)), jnp.zeros(shape))
+    first = Expected(*nobody, none, none, none), nothing
     found = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)
-    told, came_to = found.gathered, found.each
-    if chain.successor.shape[0] == 1:
-        came_to = jax.tree.map(lambda table: table.sum(axis=0, keepdims=True), came_to)
+    told, came_to = found.gathered
     start = found.start * episodes.weight[None] * (jnp.asarray(weights.upto) > 0)
     expected = told._replace(
         counts=told.counts.at[classes.first].add(start.sum(axis=1)),
@@ -391,9 +391,9 @@ def labelled(
     """
     number = episodes.weight.shape[0]
 
-    def gather(so_far: jax.Array, step: Step) -> tuple[jax.Array, None]:
+    def gather(so_far: jax.Array, step: Step) -> jax.Array:
         members, told = _by_class(classes, step, step.used * episodes.weight)
-        return so_far.at[step.h + 1, :, members].add(told), None
+        return so_far.at[step.h + 1, :, members].add(told)
 
     first = jnp.zeros((chain.horizon + 1, number, classes.number))
     smoothed = sweep(chain, classes, emission, episodes, weights, gather=gather, first=first)

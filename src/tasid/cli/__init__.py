@@ -79,7 +79,7 @@ def keep_compiled_code() -> None:
     there = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
     if os.access(there, os.W_OK):  # else nothing is kept, and JAX does not complain
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place))
-    # Small functions, too: a run has a hundred of them.
+    # Small functions, too: every run has some.
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
