@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the targets make and keep up to date themselves.
 #   PYTHON=...  the interpreter to make .venv with (any Python >= 3.11)
 #   SIZE=...    smoke, quick or full, for reproduce
-#   ARGS=...    more arguments for test, bench, bench-check and lock
+#   ARGS=...    more arguments for test, bench, reproduce and lock
 SIZE ?= quick
 ARGS ?=
 DEMO = combination-lock --horizon 20 --seed 1
@@ -11,11 +11,11 @@ export PYTHON
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-check torture torture-cluster compat reproduce lock clean
+.PHONY: help demo test lint bench compat reproduce lock clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## train on the combination lock and write its report to runs/demo
 	@tools/venv.sh run
@@ -24,39 +24,25 @@ demo: ## train on the combination lock and write its report to runs/demo
 
 test: ## run the tests (ARGS='-k robust' for some of them)
 	@tools/venv.sh dev
-	.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-lint: ## check style, formatting and types
+lint: ## check style, formatting, types and the layers of imports
 	@tools/venv.sh dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/lint-imports --no-cache
 
-bench: ## run the benchmarks
-	@if [ ! -f benchmarks/__main__.py ]; then \
-	    echo "benchmarks/ holds no benchmarks yet: nothing to run."; \
-	else \
-	    tools/venv.sh dev && .venv/bin/python -m benchmarks $(ARGS); \
-	fi
-
-bench-check: ## fail if a ratio of times fell beyond noise (ARGS=--record writes them down)
+bench: ## run a benchmark (ARGS=--help lists them)
 	@tools/venv.sh dev
-	.venv/bin/python -m benchmarks check $(ARGS)
+	.venv/bin/python -m benchmarks $(ARGS)
 
-torture: ## count which faults a run survives (ARGS='--size small' for a quick look)
-	@tools/venv.sh dev
-	.venv/bin/python -m benchmarks.torture $(ARGS)
-
-torture-cluster: ## kill workers, nodes and drivers of a Ray cluster on this machine, and count
-	@tools/venv.sh dev
-	.venv/bin/python -m benchmarks.torture_cluster $(ARGS)
-
-compat: ## Stable-Baselines3 on our Gymnasium ids, our learner in ViZDoom (installs torch into .venv-compat)
-	@compat/run.sh
-
-reproduce: ## make all figures and tables of the paper (SIZE=smoke, quick or full)
+reproduce: ## make the figures and tables of the paper (SIZE=smoke, quick or full)
 	@tools/venv.sh run
-	.venv/bin/tasid reproduce all --size $(SIZE)
+	.venv/bin/python -m reproduction all --size $(SIZE) $(ARGS)
+
+compat: ## train Stable-Baselines3 on our Gymnasium environments (installs torch into .venv-compat)
+	@compat/run.sh
 
 lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
 	@tools/venv.sh bare
@@ -64,5 +50,5 @@ lock: ## resolve the lock files anew (ARGS=--upgrade for newer versions)
 	@tools/lock.sh .venv/bin/uv $(ARGS)
 
 clean: ## remove .venv, caches and builds; runs/ stays
-	rm -rf .venv .venv.installing .venv-compat .venv-peers .venv-learners build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .venv .venv.installing .venv-compat .venv-peers build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests reproduction benchmarks tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

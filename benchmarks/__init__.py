@@ -1,1 +1,1 @@
-"""Measurements behind the figures in the README and the docs; each is a command."""
+"""Measurements of `tasid`, beside the work of others where there is any: python -m benchmarks."""

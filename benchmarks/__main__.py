@@ -2,74 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import runpy
 import sys
+from pathlib import Path
 
-from benchmarks import (
-    agent_speed,
-    baseline_choices,
-    belief_profile,
-    belief_table,
-    belief_trust,
-    building_speed,
-    building_table,
-    check,
-    env_speed,
-    frontier,
-    growth,
-    lava_speed,
-    learners,
-    lock_table,
-    logs_table,
-    peers,
-    ppo_speed,
-    scale,
-    solving,
-    start_up,
-    state_space,
-    tables,
-    torture,
-    wrapped_lock,
-)
-
-BENCHMARKS = {
-    "belief-table": belief_table,
-    "belief-trust": belief_trust,
-    "peers": peers,
-    "agent-speed": agent_speed,
-    "start-up": start_up,
-    "check": check,
-    "lock-table": lock_table,
-    "state-space": state_space,
-    "logs-table": logs_table,
-    "lava-speed": lava_speed,
-    "learners": learners,
-    "solving": solving,
-    "growth": growth,
-    "profile": belief_profile,
-    "env-speed": env_speed,
-    "building-speed": building_speed,
-    "building-table": building_table,
-    "wrapped-lock": wrapped_lock,
-    "ppo-speed": ppo_speed,
-    "baseline-choices": baseline_choices,
-    "frontier": frontier,
-    "scale": scale,
-    "torture": torture,
-    "tables": tables,
-}
+NAMES = ("regression", "planning", "belief_table", "speed", "memory", "faults", "building")
 
 
 def main() -> None:
-    """Run the named benchmark; without a name, say what there is."""
+    """Run the named module as a program of its own."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print("make bench ARGS=NAME, or python -m benchmarks NAME --help, where NAME is one of")
-        for name, module in BENCHMARKS.items():
-            print(f"  {name:<16} {(module.__doc__ or '').splitlines()[0]}")
+        print("python -m benchmarks NAME [options]; NAME --help lists the options. NAME is one of")
+        for name in NAMES:
+            source = Path(__file__).with_name(f"{name}.py").read_text()
+            summary = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
+            print(f"  {name:<13} {summary}")
         return
-    name, *options = sys.argv[1:]
-    if name not in BENCHMARKS:
-        sys.exit(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
-    BENCHMARKS[name].run(options)
+    name = sys.argv.pop(1).replace("-", "_")
+    if name not in NAMES:
+        sys.exit(f"no benchmark {name!r}; there are: {', '.join(NAMES)}")
+    sys.argv[0] = f"python -m benchmarks {name}"
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -1,37 +1,37 @@
-"""The command line: thin, quick to answer, and plain about mistakes.
+"""The command line.
 
-Heavy modules are imported inside the commands, so that `--help` is instant.
+Heavy modules are imported inside the commands, so that `--help` answers at once. Exit codes: 0, 1
+(a check or some seeds failed), 2 (bad usage or input, one message), 130 (Ctrl-C), 143 (SIGTERM).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tasid import __version__
-from tasid.cli import interrupt, plain_text
-from tasid.cli.budget import budget
-from tasid.cli.check import check
-from tasid.cli.evaluate import evaluate
-from tasid.cli.plan import plan
-from tasid.cli.record import record
-from tasid.cli.report import report
-from tasid.cli.reproduce import reproduce
+from tasid.cli import output
+from tasid.cli.maps import budget, check, discover, plan
+from tasid.cli.policies import evaluate, record, report, watch
 from tasid.cli.train import train
-from tasid.cli.watch import watch
 
 app = typer.Typer(
-    name="tasid",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+for command in (plan, check, discover, train, record, evaluate, watch, report, budget):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,54 +44,80 @@ def _print_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
+        typer.Option("--version", help="Print it.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """From a map and an environment to a robust policy."""
 
 
-for command in (plan, check, train, record, evaluate, watch, report, budget, reproduce):
-    app.command()(command)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; bad input is one clear message and exit code 2."""
-    keep_compiled_code()
-    plain_text.fall_back()
-    try:
-        with interrupt.guarded(whole_process=arguments is None):
-            _run(arguments)
-    except KeyboardInterrupt:  # between the command's end and here
-        interrupt.leave()
-    except (ValueError, TypeError, OSError, OverflowError) as error:
-        if os.environ.get("TASID_TRACEBACK"):
-            raise
-        _fail(str(error), 2)
-    except MemoryError as error:
-        _fail(f"out of memory ({error})", 2)
+    """Run the command line and exit. TASID_TRACEBACK=1 shows where an error comes from."""
+    _cache_compiled_code()
+    alone = arguments is None  # the process runs nothing but this command
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in given
+    output.STDOUT = sys.stdout
+    if as_json and alone:  # also what child processes and C code print goes to standard error
+        output.STDOUT = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+    signals: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        signals.append(number)
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        # Shells start background processes with SIGINT ignored.
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, interrupt) for number in numbers}
+    code: Any = 0
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                app(args=given, prog_name="tasid")
+        except SystemExit as ended:
+            code = ended.code
+        except KeyboardInterrupt:  # after the command, before this line
+            code = 130
+        except (ValueError, TypeError, OSError, OverflowError, MemoryError) as error:
+            if os.environ.get("TASID_TRACEBACK"):
+                raise
+            output.notice(str(error) or type(error).__name__)
+            code = 2
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    if code == 130:
+        code = 143 if signal.SIGTERM in signals else 130
+        output.notice("interrupted")
+        if alone:
+            _leave(code)
+    raise SystemExit(code)
 
 
-def keep_compiled_code() -> None:
-    """Tell JAX, which is imported later, where to keep compiled code between runs."""
-    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tasid" / "xla"
-    there = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
-    if os.access(there, os.W_OK):  # else nothing is kept, and JAX does not complain
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place))
-    # Small functions, too: every run has some.
+def _cache_compiled_code() -> None:
+    """Tell JAX, which is imported later, where to keep compiled programs between runs."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tasid" / "xla"
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if os.access(existing, os.W_OK):
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
-def _run(arguments: Sequence[str] | None) -> None:
-    try:
-        app(args=arguments, prog_name="tasid")
-    except SystemExit as ended:
-        if ended.code == interrupt.CODE:
-            interrupt.leave()
-        raise
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if not issubclass(category, DeprecationWarning | PendingDeprecationWarning | ResourceWarning):
+        output.notice(f"warning: {message}")
 
 
-def _fail(message: str, code: int) -> None:
-    print(f"tasid: {message}", file=sys.stderr)
-    raise SystemExit(code)
+def _leave(code: int) -> None:
+    """End the process without shutting the interpreter down: XLA's threads may still compute."""
+    if "multiprocessing.process" in sys.modules:
+        from multiprocessing import active_children
+
+        for child in active_children():
+            child.terminate()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

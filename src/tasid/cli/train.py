@@ -1,271 +1,118 @@
-"""`tasid train`: learn a policy in a target."""
+"""`tasid train`: learn a policy in an environment, for one seed or several, or from a log."""
 
 from __future__ import annotations
 
-import sys
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasid.cli import arguments, interrupt, worlds
-from tasid.cli.answers import answer, counted, notice, print_scores, print_training
-from tasid.cli.imports import code_of, import_all
+from tasid.cli import options, output
 
 if TYPE_CHECKING:
-    from tasid.baselines.by_name import Baseline
-    from tasid.baselines.training import Checkpoint
-    from tasid.checks.certify import Certify
-    from tasid.runs.progress import Forecast, Progress
-    from tasid.runs.record import Callback
-    from tasid.runs.train import AnyOrder
+    from tasid.runs.config import RunConfig
 
-_EPISODES = 20_000
-"""Of a baseline where no number is given; baselines have no evidence to decide by."""
-_OF_TASID = (
-    "simulator map_settings start_state method classes from_policy certify certify_epsilon "
-    "certify_episodes certify_attempt"
-).split()
-"""Flags that say something to TASID and nothing to a baseline, which has no map."""
+OptionalEnv = Annotated[str | None, typer.Argument(help="An environment, or gym:ID.")]
 
 
 def train(
     context: typer.Context,
-    env: Annotated[
-        str | None, typer.Argument(help="An environment's name, e.g. combination-lock, or gym:ID.")
-    ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Learn from this log; play nowhere."),
-    ] = None,
-    from_policy: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Go on from what this policy, or this run's, knows."),
-    ] = None,
-    simulator: arguments.Simulator = None,
-    map_settings: arguments.MapSettings = None,
-    start_state: arguments.StartState = None,
-    horizon: arguments.Horizon = None,
-    eta: arguments.EtaOrMaps = None,
-    episodes: Annotated[
-        str, typer.Option(metavar="N|auto", help="Episodes to learn from, or as evidence asks.")
-    ] = "auto",
-    method: Annotated[str, typer.Option(help="How to learn: belief or paper.")] = "belief",
-    classes: Annotated[
-        str | None,
-        typer.Option(help="What looks alike: place, rank or action, if not by evidence."),
-    ] = None,
-    starts: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of start states N; episodes begin in any of them.",
-            callback=arguments.within(1, arguments.MOST_STEPS),
-        ),
-    ] = None,
-    sensor: arguments.Sensor = None,
-    algorithm: Annotated[
-        str, typer.Option(help="tasid, or a baseline: ppo, ppo+rnd, ppo+dr, ppo+rnd+dr.")
-    ] = "tasid",
-    epopt_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="With +dr: pre-train on this share of worst episodes.", callback=arguments.finite
-        ),
-    ] = None,
-    seed: arguments.Seed = 0,
-    seeds: Annotated[
-        str | None,
-        typer.Option(metavar="A-B", help="A run for each of these seeds, e.g. 100-199."),
-    ] = None,
-    workers: arguments.Workers = None,
-    cluster: arguments.Cluster = None,
-    env_seed: arguments.InstanceSeed = None,
-    settings: arguments.Settings = None,
-    reset: arguments.ResetOptions = None,
-    imports: arguments.Imports = None,
-    evaluation_episodes: arguments.Episodes = None,
-    certify: Annotated[
-        bool, typer.Option("--certify", help="Bound from below what the policy earns.")
-    ] = False,
-    certify_epsilon: Annotated[
-        float | None,
-        typer.Option(
-            help="Up to what the plan's promise is to be kept.", callback=arguments.finite
-        ),
-    ] = None,
-    certify_episodes: Annotated[
-        int | None,
-        typer.Option(
-            help="Fresh episodes for it, at most; 2000 if not given.", callback=arguments.episodes
-        ),
-    ] = None,
-    certify_attempt: Annotated[
-        int | None,
-        typer.Option(
-            help="Which policy this is of those tried; 1 if not given.", callback=arguments.attempts
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace that run.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that stopped early there.")
-    ] = False,
-    as_json: arguments.Json = False,
+    env: OptionalEnv = None,
+    simulator: options.Simulator = None,
+    horizon: options.Horizon = None,
+    eta: options.Eta = None,
+    episodes: Annotated[str | None, typer.Option(metavar="N|auto", help="To learn from.")] = None,
+    method: Annotated[str | None, typer.Option(help="belief (default) or paper.")] = None,
+    starts: Annotated[int | None, typer.Option(help="Number of start states.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seeds everything; 0 if not given.")] = None,
+    env_seed: options.EnvSeed = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A-B", help="A run for each.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes for --seeds.", min=1)] = 2,
+    cluster: Annotated[str | None, typer.Option(help="Ray for --seeds: HOST:PORT, local.")] = None,
+    log: Annotated[Path | None, typer.Option("--from", help="Learn from this log.")] = None,
+    from_policy: Annotated[Path | None, typer.Option(help="Continue from this policy.")] = None,
+    certify: Annotated[bool, typer.Option("--certify", help="Bound the return below.")] = False,
+    sensor: Annotated[str | None, typer.Option(help="lidar, camera or both.")] = None,
+    settings: options.Settings = None,
+    config: Annotated[Path | None, typer.Option(help="TOML or JSON.")] = None,
+    imports: options.Imports = None,
+    evaluation_episodes: Annotated[int | None, typer.Option(help="Of the final score.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder.")] = None,
+    overwrite: options.Overwrite = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run there.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Learn a robust policy in a target environment and score it."""
-    from tasid.runs.progress import Forecast, Progress
-    from tasid.runs.train import BaselineOrder
-    from tasid.runs.train import train as carry_out
-    from tasid.runs.unfinished import how_to_go_on
+    """Learn a robust policy and score it."""
+    from tasid.runs.config import ConfigError, parse_value, read_config
+    from tasid.runs.train import train as run
 
-    import_all(imports)
-    if log is not None:
-        from tasid.cli.train_log import train_from_log
-
-        train_from_log(context, log)
-        return
-    if env is None:
-        raise ValueError("ENV: name an environment to learn in, or a log to learn --from")
+    params = context.params | {"episodes": episodes and parse_value(episodes)}
+    asked = options.run_config(params, None if config is None else read_config(config))
     if seeds is not None:
-        from tasid.cli.train_seeds import train_seeds
-
-        train_seeds(context, seeds)
+        names = ("resume", "overwrite", "workers", "cluster")
+        _train_seeds(asked, seeds, out, as_json, **{name: params[name] for name in names})
         return
-    for name, value in (("workers", workers), ("cluster", cluster)):
-        if value is not None:
-            raise ValueError(f"--{name}: {value} without --seeds; it is for sweeps")
-    order = order_of(context, seed)
-    folder = out or arguments.run_folder(env, algorithm, f"seed{seed}")
-    words = ("episode", "mean return")
-    if isinstance(order, BaselineOrder):
-        words = ("training batch", "mean return")
-    elif method == "paper":
-        words = ("learning step", "validation loss")
-    progress, forecast = Progress(*words, quiet=not sys.stderr.isatty()), Forecast(notice)
-    callbacks: list[Callback] = [progress, forecast]
-    if isinstance(order, BaselineOrder):
-        callbacks = [partial(_show, order.baseline, progress, forecast)]
-    with interrupt.saying(partial(how_to_go_on, folder)), progress:
-        result = carry_out(
-            order,
-            folder,
-            overwrite=overwrite,
-            resume=resume,
-            callbacks=callbacks,
-            notice=notice,
-        )
-    in_words = _print_baseline if isinstance(order, BaselineOrder) else print_training
-    answer(result, in_words, as_json=as_json)
-
-
-def _show(baseline: Baseline, progress: Progress, forecast: Forecast, here: Checkpoint) -> None:
-    """How far a baseline is."""
-    from tasid.baselines.ppo import PPOConfig
-
-    done, total = baseline.episodes_at(here), baseline.episodes
-    batch, earned = PPOConfig.batch, f"{here.returns.mean():.3f}"
-    progress.show(done // batch, total // batch, episodes=done, figure=earned)
-    forecast.pace(done, total)
-
-
-def _print_baseline(result: dict[str, Any]) -> None:
-    before = result["source_episodes"]
-    print(
-        f"learned from {counted(result['episodes'])}"
-        + (f", after {before} in relatives of the target," if before else "")
-        + f" in {result['seconds']:.1f} s"
-    )
-    print_scores(result)
-    print(f"policy            {result['policy']}")
-
-
-def order_of(context: typer.Context, seed: int) -> AnyOrder:
-    """The order of this command for a seed."""
-    from tasid.runs.train import BaselineOrder, Order
-
-    given = SimpleNamespace(**context.params)
-    ours = not given.env.startswith("gym:")
-    options = worlds.world_options(given, seed=seed)
-    starts = given.starts
-    if ours and starts is not None and options.setdefault("starts", starts) != starts:
-        raise ValueError(f"--starts: {starts}, but --set says starts={options['starts']}")
-    usual = 10_000 if ours else 1_000
-    number = usual if given.evaluation_episodes is None else given.evaluation_episodes
-    episodes, imports = _episodes(given.episodes), tuple(given.imports or ())
-    code = code_of(given.env, imports)
-    if given.algorithm != "tasid":
-        flags = _OF_TASID if ours else (*_OF_TASID, "starts", "eta")
-        arguments.refuse_given(context, flags, "with a baseline; only --algorithm tasid has it")
-        if not ours and given.horizon is not None:
-            options.setdefault("horizon", given.horizon)
-        baseline = _baseline(given.algorithm, episodes, given.epopt_epsilon)
-        return BaselineOrder(given.env, options, baseline, seed, number, imports, code)
-    if given.epopt_epsilon is not None:
-        raise ValueError(
-            f"--epopt-epsilon: {given.epopt_epsilon} with --algorithm tasid; it is for ppo+dr and "
-            "ppo+rnd+dr, and filters their pre-training"
-        )
-    sim, source = worlds.map_for(given, options)
-    return Order(
-        environment=given.env,
-        options=options,
-        eta=worlds.eta_for(given.eta, sim),
-        episodes=episodes,
-        seed=seed,
-        method=given.method,
-        evaluation_episodes=number,
-        simulator=sim,
-        source=source,
-        starts=starts,
-        classes=given.classes,
-        certify=_certify(given),
-        from_policy=None if given.from_policy is None else str(given.from_policy),
-        imports=imports,
-        code=code,
-    )
-
-
-def _baseline(
-    algorithm: str, episodes: int | Literal["auto"], epopt_epsilon: float | None
-) -> Baseline:
-    from tasid.baselines.by_name import BASELINES, Baseline
-
-    if algorithm not in BASELINES:
-        raise ValueError(f"--algorithm: {algorithm!r} is none of tasid, {', '.join(BASELINES)}")
-    number = _EPISODES if episodes == "auto" else episodes
-    return Baseline(
-        algorithm,
-        target_episodes=number,
-        source_episodes=number,
-        epopt_epsilon=1.0 if epopt_epsilon is None else epopt_epsilon,
-        every=min(1000, number),
-        evaluation_episodes=0,
-    )
-
-
-def _certify(asked: SimpleNamespace) -> Certify | None:
-    from tasid.checks.certify import Certify
-
-    numbers = {
-        name: getattr(asked, f"certify_{name}") for name in ("epsilon", "episodes", "attempt")
-    }
-    given = {name: number for name, number in numbers.items() if number is not None}
-    if asked.certify:
-        return Certify(**given)
-    for name, number in given.items():
-        raise ValueError(f"--certify-{name}: {number} without --certify")
-    return None
-
-
-def _episodes(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
+    if cluster is not None:
+        raise ConfigError(f"--cluster: {cluster}; it is for --seeds")
+    folder = out or asked.default_folder
     try:
-        number = int(text)
-    except ValueError:
-        raise ValueError(f"--episodes: {text!r:.80} is neither a whole number nor 'auto'") from None
-    if number > arguments.MOST_EPISODES:
-        raise ValueError(f"--episodes: {text:.80} is more than {arguments.MOST_EPISODES}")
-    return number
+        with output.progress() as progress:
+            done = run(asked, folder, resume=resume, overwrite=overwrite, callbacks=[progress])
+    except KeyboardInterrupt:
+        if (folder / "config.json").exists():
+            output.notice(f"{folder} keeps what was done; continue with --out {folder} --resume")
+        raise
+    output.answer(done.summary, _print, as_json=as_json)
+
+
+def _train_seeds(
+    config: RunConfig, text: str, out: Path | None, as_json: bool, **settings: Any
+) -> None:
+    from tasid.runs.sweep import parse_seeds, train_seeds
+
+    seeds = parse_seeds(text)
+    folder = out or Path(str(config.default_folder).removesuffix(f"{config.seed}") + f"s{text}")
+    ended: list[int] = []
+
+    def progress(seed: int, result: Mapping[str, Any]) -> None:
+        ended.append(seed)
+        outcome = result.get("error") or f"return {output.number(result['return_mean'])}"
+        output.notice(f"{len(ended)} of {len(seeds)}: seed {seed}, {outcome}")
+
+    try:
+        done = train_seeds(config, seeds, folder, progress=progress, **settings)
+    except KeyboardInterrupt:
+        output.notice(f"finished seeds are in {folder}; continue with --out {folder} --resume")
+        raise
+    output.answer(done.summary(), _print_sweep, as_json=as_json)
+    if done.errors:
+        raise typer.Exit(1)
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    estimate, certificate = result["eta_estimate"], result["certificate"]
+    # There is no interval where the labelling is not trusted.
+    trusted = estimate and estimate["low"] is not None
+    interval = f"95 % interval {estimate['low']:.4f} … {estimate['high']:.4f}" if trusted else ""
+    rows = [
+        ("episodes", result["episodes"], f"learned in {result['seconds']:.1f} s"),
+        ("from the log", result["logged_episodes"] or None, "episodes read, not played"),
+        *output.score_rows(result),
+        ("decoder accuracy", result["decoder_accuracy"], "mean over steps"),
+        ("estimated η", estimate["rate"] if trusted else None, interval),
+        ("stopped", result["stopped"], ""),
+    ]
+    if certificate is not None:
+        passed = "passed" if certificate["passed"] else "not passed"
+        compared = "certificate {}, worst-case value {worst_case_value:.4g}, δ = {delta:.2g}"
+        note = compared.format(passed, **certificate)
+        rows.append(("lower bound", certificate["lower_bound"], note))
+    output.print_rows([*rows, ("policy", result["policy"], "")])
+
+
+def _print_sweep(result: Mapping[str, Any]) -> None:
+    figures = {name: values for name, values in result["summary"].items() if values}
+    rows = [(name.replace("_", " "), *values.values()) for name, values in figures.items()]
+    output.print_table([("", "mean", "median", "min", "max"), *rows])
+    print(f"{len(result['runs'])} runs in {result['out']}, {len(result['errors'])} failed")

@@ -1,58 +1,74 @@
-"""What was fitted before a run stopped early: the same data give it back.
-
-A fit is a function of the data so far, and takes most of a run's time. Whoever runs a learner may
-give it a memory; where it is kept is not the learner's business.
-"""
+"""How much memory learning takes at most, estimated before anything is played."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+import math
+import os
+import resource
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+
+from tasid.hmm.features import is_picture
+from tasid.hmm.transitions import TransitionGraph
+from tasid.simulator import SizeError
+from tasid.targets.base import Target
+
+if TYPE_CHECKING:
+    from tasid.learning.belief import BeliefConfig
+
+PROCESS_BYTES = 400 << 20
+"""What a process takes that has loaded everything and learned next to nothing."""
 
 
-class Remembered(NamedTuple):
-    """The outcome of one round of fits, as a file can hold it."""
-
-    metadata: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
-
-
-class Memory(Protocol):
-    """Rounds of fits by number."""
-
-    def recall(self, number: int, seal: str) -> Remembered | None:
-        """What was kept under this number for data of this seal; None if nothing was."""
-
-    def keep(self, number: int, seal: str, found: Remembered) -> None:
-        """Keep it for the next time."""
-
-
-@dataclass(frozen=True)
-class SharedMemory:
-    """One learner's part of a memory that several share."""
-
-    memory: Memory
-    learner: int
-    learners: int
-
-    def recall(self, number: int, seal: str) -> Remembered | None:
-        """What this learner kept."""
-        return self.memory.recall(number * self.learners + self.learner, seal)
-
-    def keep(self, number: int, seal: str, found: Remembered) -> None:
-        """Keep it where no other learner does."""
-        self.memory.keep(number * self.learners + self.learner, seal, found)
+def memory_needed(
+    graph: TransitionGraph, num_states: int, target: Target, config: BeliefConfig
+) -> dict[str, int]:
+    """Bytes that learning takes at most, by what takes them."""
+    steps, slots, classes = graph.horizon + 1, graph.num_slots, graph.places.size
+    observations = steps * (config.episodes or config.max_episodes)
+    numbers, c = math.prod(target.observation_shape), config.features
+    picture = is_picture(target.observation_shape)
+    most = c.picture_components if picture else c.vector_components
+    features, itemsize = min(numbers, most), np.dtype(target.observation_dtype).itemsize
+    model, few = config.model is not None, classes <= config.max_network_classes
+    return {
+        "the plan": 9 * steps * num_states,
+        # In batches, and all of them together.
+        "observations": 2 * observations * numbers * itemsize,
+        "features": observations * 4 * (3 * features + model * 2 * numbers),
+        # Labels of all observations, of the valid ones, and padded to a power of two.
+        "labels": few * 16 * min(config.max_labels, observations * classes),
+        # Filtered probabilities and likelihoods in double precision, one episode a thread at least.
+        "smoothing": config.em.threads * max(32 << 20, 16 * steps * slots) * 3 // 2,
+        # Means, variances and sums of every class in double precision, and pairs of regressors.
+        "emissions": 8 * classes * (16 * features + (0 if graph.layered else 1200)),
+    }
 
 
-def seal_of(*data: ArrayLike) -> str:
-    """Tells apart what fits were made of, numbers and shapes."""
-    digest = hashlib.sha256()
-    for table in map(np.ascontiguousarray, data):
-        digest.update(f"{table.dtype.str}{table.shape}".encode())
-        digest.update(table.tobytes())
-    return digest.hexdigest()
+def memory_limit() -> int:
+    """Bytes that this process may take: the machine's memory or its own limit."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return machine if own == resource.RLIM_INFINITY else min(machine, own)
+
+
+def check_memory(
+    graph: TransitionGraph, num_states: int, target: Target, config: BeliefConfig
+) -> None:
+    """Raise `SizeError` if learning would not fit into memory."""
+    if config.model is not None and graph.places.size > config.max_network_classes:
+        raise SizeError(
+            f"model: the map has {graph.places.size} states, classifiers are fitted to at most "
+            f"BeliefConfig.max_network_classes = {config.max_network_classes}"
+        )
+    needed, limit = memory_needed(graph, num_states, target, config), memory_limit()
+    total, largest = PROCESS_BYTES + sum(needed.values()), max(needed, key=lambda n: needed[n])
+    if total > limit:
+        raise SizeError(
+            f"simulator: learning on {graph.places.size} states over {graph.horizon} steps from up "
+            f"to {config.episodes or config.max_episodes} episodes would take {total / 2**30:.3g} "
+            f"GiB, {needed[largest] / 2**30:.3g} of them for {largest}; this process may take "
+            f"{limit / 2**30:.3g}. Use fewer episodes, a shorter horizon, a coarser map or smaller "
+            "observations"
+        )

@@ -1,37 +1,30 @@
-"""Policies as values: acting, saving and loading, evaluation, certificates.
-
-Names are imported on first use: a process that only acts needs no optimiser and no statistics.
-"""
+"""Policies: acting, scoring, certifying, loading."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from tasid.policies.belief_policy import BeliefAgent as BeliefAgent
-    from tasid.policies.belief_policy import BeliefPolicy as BeliefPolicy
-    from tasid.policies.evaluate import Score as Score
-    from tasid.policies.policy import Agent as Agent
-    from tasid.policies.policy import Policy as Policy
-    from tasid.policies.stored import load as load
-
-_HOME = {
-    "Agent": "policy",
-    "BeliefAgent": "belief_policy",
-    "BeliefPolicy": "belief_policy",
-    "Policy": "policy",
-    "Score": "evaluate",
-    "load": "stored",
-}
-__all__ = sorted(_HOME)
+from tasid.policy import Policy
+from tasid.storage import ArtifactError, read_artifact
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(f"tasid.policies.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'tasid.policies' has no attribute {name!r}")
+def load(path: str | Path, model: Any = None) -> Policy:
+    """Read a policy written by `Policy.save`, or that of a run folder.
 
+    Every byte is verified, and nothing in the files is executed. `model` is the user's own model,
+    if the policy was learned with one.
+    """
+    folder = Path(path)
+    if not (folder / "manifest.json").exists() and (folder / "policy").is_dir():
+        folder = folder / "policy"
+    artifact = read_artifact(folder)
+    if artifact.kind == "belief-policy":
+        from tasid.policies.belief_policy import BeliefPolicy
 
-def __dir__() -> list[str]:
-    return __all__
+        return BeliefPolicy.from_artifact(artifact, folder, model)
+    if artifact.kind == "decoder-policy":
+        from tasid.policies.decoder_policy import load_decoder_policy
+
+        return load_decoder_policy(artifact, folder, model)
+    raise ArtifactError(f"{path}: holds a {artifact.kind}, not a policy")

@@ -1,350 +1,335 @@
-"""A policy that acts on beliefs, as a value: plan, map and what states look like."""
+"""The policy of the belief method: filter the observations, act on the belief by the robust plan.
+
+    a_h = argmax_a Σ_s b_h(s) (Q̃_h(s, a) − max_a' Q̃_h(s, a')),   Q̃ of Algorithm 1.
+
+The robust correction of Algorithm 1 does not depend on the action, so this is QMDP (Littman et al.,
+1995) with robust values. A belief that is certain of s plays ρ_h(s), ties included.
+
+Two cumulative sums of log-likelihood ratios (CUSUM tests) tell when the policy is lost. One tests
+the belief against an agent that may be anywhere on the map, the other tests the planned η against
+actions that slip half of the time, as they seem to do where a sensor repeats itself or where the
+agent drifts in a way that the map does not know.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tasid.beliefs.actor import BeliefActor, Carried, advantages
-from tasid.beliefs.chain import Chain, at
-from tasid.beliefs.classes import KINDS, Classes
-from tasid.beliefs.familiar import anything
-from tasid.beliefs.features import AsSeen, FeatureMap
-from tasid.beliefs.filter import LEAP, BeliefFilter
-from tasid.beliefs.gaussian import Gaussians
-from tasid.beliefs.scaled import Differentiable, Layers, Scaled
-from tasid.files import Artifact, ArtifactError, digest_of, read_artifact, write_artifact
-from tasid.maps import RobustPlan
-from tasid.maps.size import is_whole
-from tasid.policies.sight import Looking
-from tasid.policies.stored import (
-    WithPlan,
-    check_weights,
-    checked_plan,
-    checked_sight,
-    share,
-    stored_origin,
-)
-from tasid.policies.user_model import WrongModel, class_name, model_numbers, own_emission
-from tasid.targets.device import on_device
+from tasid.hmm import kernels
+from tasid.hmm.classifier import ClassifierEmission
+from tasid.hmm.emissions import Emission, GaussianEmission
+from tasid.hmm.features import FeatureMap
+from tasid.hmm.smoother import BELIEF_FLOOR, LIKELIHOOD_FLOOR, Classes
+from tasid.hmm.transitions import Floats, StepInputs, TransitionGraph
+from tasid.planning.robust_dp import RobustPlan, robust_dp
+from tasid.policy import Estimate, Policy
+from tasid.simulator import AbstractSimulator
+from tasid.storage import Artifact, ArtifactError, digest, write_artifact
 
 KIND = "belief-policy"
-_LEAST = "least"
-LOST = 8.0
-"""Nats of surprise, summed up, at which an agent calls itself lost."""
-_STUCK = 3
-"""Repetitions of an observation that say nothing yet."""
+TIE = 1e-6
+"""Actions as good as the plan's count as worse by this part of the range of Q̃."""
+MAX_OBSERVATION = 1 << 26
+"""Numbers in an observation of a stored policy, at most."""
+_FEATURES = ("centre", "components", "step_means")
+_STORED = (
+    "class_kind eta observation_shape observation_dtype environment max_repeats kidnap "
+    "lost_threshold unfamiliar_surprise"
+).split()
 
 
-@dataclass(frozen=True, eq=False)
-class BeliefPolicy(WithPlan):
-    """A learned policy: immutable, and complete without the environment it was learned in."""
+class Advantages:
+    """Q̃_h(s, a) − Q̃_h(s, ρ_h(s)) by slot of a transition graph; never positive."""
+
+    def __init__(
+        self, plan: RobustPlan, graph: TransitionGraph, cache_bytes: int = 1 << 26
+    ) -> None:
+        if plan.values is None:
+            plan = robust_dp(plan.simulator, eta=plan.eta, keep_values=True)
+        self._plan, self._graph = plan, graph
+        self._cached = 4 * graph.horizon * graph.num_slots * graph.num_actions <= cache_bytes
+        self._tables: dict[int, NDArray[np.float32]] = {}
+
+    def at(self, h: int) -> NDArray[np.float32]:
+        """Advantages at step h, [M, A]."""
+        if h in self._tables:
+            return self._tables[h]
+        states = np.maximum(self._graph.states_at(h), 0)
+        values = self._plan.q_values(h)[states]
+        chosen = self._plan.actions[h, states].astype(np.intp)[:, None]
+        spread = float(np.ptp(values, axis=1).max())
+        advantage = values - np.take_along_axis(values, chosen, axis=1)
+        advantage = np.minimum(advantage, -TIE * max(spread, 1e-9))
+        permitted = self._plan.simulator.permitted(h)
+        if permitted is not None:  # no belief makes it worth driving into a hazard on purpose
+            advantage = np.where(permitted[states], advantage, np.minimum(advantage, -spread))
+        np.put_along_axis(advantage, chosen, 0.0, axis=1)
+        table = advantage.astype(np.float32)
+        if self._cached:
+            self._tables[h] = table
+        return table
+
+
+class BeliefMemory(NamedTuple):
+    """What the policy remembers of n episodes."""
+
+    belief: Floats
+    """[n, M]."""
+    actions: NDArray[np.int32]
+    """The last actions, [n]."""
+    doubt: Floats
+    """The two cumulative sums, never below 0, [n, 2]."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BeliefPolicy(Policy):
+    """A robust plan, a transition graph and an emission. Immutable."""
 
     plan: RobustPlan
-    classes: str
-    """What is expected to look alike: "place", "rank" or "action"."""
-    feature_map: FeatureMap | AsSeen
-    emission: Gaussians | Scaled
+    class_kind: str
+    """What shares an emission: "state", "rank" or "action" (`tasid.hmm.smoother.Classes`)."""
+    features: FeatureMap
+    emission: Emission
     eta: float
-    """The share of slips that the filter expects."""
+    """Share of slips that the filter expects."""
     observation_shape: tuple[int, ...]
     observation_dtype: str
-    """What an observation's numbers are: float32 vectors, uint8 images."""
     environment: Mapping[str, Any] | None = None
-    """Name and options of the environment it was learned in, ours or gym:ID, to build it again."""
+    min_log_prob: NDArray[np.float32] | None = None
+    """Below this log-likelihood an observation is unlike any of a class, [C]."""
+    max_repeats: int | None = None
+    """How often in a row the same observation came while learning, at most."""
+    kidnap: float = 1e-5
+    """Probability that a step leads anywhere on the map."""
+    lost_threshold: float = 8.0
+    """Sum of log-likelihood ratios, in nats, at which the policy is lost."""
+    unfamiliar_surprise: float = 2.0
+    """What an observation that is unlike those of every class adds to the sum, in nats."""
     method: str = "belief"
-    least: jax.Array | None = None
-    """What an observation of a class scores at least (`tasid.beliefs.familiar`), [C]."""
-    repetitions: int | None = None
-    """How often in a row an observation was the one before while learning, at most."""
+
+    @property
+    def horizon(self) -> int:  # type: ignore[override]
+        return self.plan.simulator.horizon
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.plan.simulator.num_actions
+
+    @property
+    def simulator(self) -> AbstractSimulator:
+        """The map."""
+        return self.plan.simulator
 
     @cached_property
-    def actor(self) -> BeliefActor:
-        """What acts on batches."""
-        chain = Chain.of(self.simulator)
-        classes = Classes.of(chain, self.classes, self.simulator)
-        eta, leap = (on_device(x, np.float32) for x in (self.eta, LEAP))
-        least = anything(classes.number) if self.least is None else self.least
-        tracker = BeliefFilter(chain, classes, self.emission, eta, leap, least)
-        return BeliefActor(tracker, self.feature_map, advantages(self.plan, chain))
+    def graph(self) -> TransitionGraph:
+        """The transition model."""
+        return TransitionGraph.from_simulator(self.simulator).with_classes(self.class_kind)
 
-    def agent(self) -> BeliefAgent:
-        """A fresh agent that acts on one observation at a time."""
-        return BeliefAgent(self)
+    @cached_property
+    def classes(self) -> Classes:
+        """Which observations share an emission."""
+        return Classes.of(self.graph)
+
+    @cached_property
+    def advantages(self) -> Advantages:
+        """Robust advantages by slot."""
+        return Advantages(self.plan, self.graph)
+
+    def init(self, n: int) -> BeliefMemory:
+        belief = np.repeat(self.graph.start[None], n, axis=0)
+        return BeliefMemory(belief, np.zeros(n, np.int32), np.zeros((n, 2)))
+
+    def act(
+        self, memory: BeliefMemory, observations: NDArray[Any], h: int
+    ) -> tuple[BeliefMemory, NDArray[np.int32]]:
+        features = self.features(observations, h)
+        scores = self.classes.log_likelihoods(self.emission, features, h)
+        belief, ratios = self._filter(memory, scores, h)
+        if self.min_log_prob is not None:
+            members = self.classes.at(h)
+            missing = (self.min_log_prob[members] - scores)[:, members >= 0].min(axis=1)
+            unfamiliar = (missing > 0) & np.isfinite(missing)
+            ratios[unfamiliar, 0] = np.maximum(ratios[unfamiliar, 0], self.unfamiliar_surprise)
+        doubt = np.clip(memory.doubt + ratios, 0.0, 2 * self.lost_threshold)
+        actions = (belief @ self.advantages.at(h)).argmax(axis=1).astype(np.int32)
+        return BeliefMemory(belief, actions, doubt), actions
+
+    def _filter(
+        self, memory: BeliefMemory, scores: NDArray[np.float32], h: int
+    ) -> tuple[Floats, Floats]:
+        """The belief [n, M] after the observations of step h, and log-likelihood ratios [n, 2].
+
+        ln p(x | anywhere on the map) − ln p(x | belief), and the same for an agent whose last
+        action slipped with probability (1 + η) / 2.
+        """
+        graph, classes = self.graph, self.classes
+        likelihood = np.exp(scores - scores.max(axis=1, keepdims=True)).astype(np.float64)
+        likelihood += LIKELIHOOD_FLOOR
+        inputs = StepInputs.of(memory.actions, self.eta)
+        if by_slot := classes.by_state or h == 0:
+            likelihood = classes.first_by_slot(likelihood, graph.num_slots)
+            elsewhere = likelihood @ graph.uniform_at(h)
+        else:  # the observation is evidence about the edge
+            inputs = inputs._replace(class_likelihoods=likelihood)
+            elsewhere, likelihood = likelihood.mean(axis=1), np.ones_like(memory.belief)
+        belief, hit, total = memory.belief.copy(), None, np.empty(len(scores))
+        if h > 0:
+            belief = graph.predict(h - 1, memory.belief, inputs)
+            intended = graph.predict(h - 1, memory.belief, inputs._replace(eta=0.0))
+            hit = np.einsum("nm,nm->n", intended, likelihood)
+            if by_slot:
+                belief *= 1 - self.kidnap
+                belief += self.kidnap * graph.uniform_at(h)
+        kernels.normalise(belief, likelihood, BELIEF_FLOOR, total)
+        ratios = np.zeros((len(scores), 2))
+        ratios[:, 0] = np.log(elsewhere) - np.log(total)
+        if hit is not None:  # total = (1 − η) hit + η slipped
+            slipped = np.maximum(total - (1 - self.eta) * hit, 0) / self.eta
+            ratios[:, 1] = np.log((hit + slipped) / 2) - np.log(total)
+        return belief, ratios
+
+    def override(self, memory: BeliefMemory, actions: NDArray[np.int32]) -> BeliefMemory:
+        return memory._replace(actions=actions)
+
+    def estimate(self, memory: BeliefMemory, h: int) -> Estimate:
+        slot = memory.belief.argmax(axis=1)
+        confidence = np.take_along_axis(memory.belief, slot[:, None], axis=1)[:, 0]
+        state = self.graph.states_at(h)[slot].astype(np.intp)
+        lost: Any = (memory.doubt >= self.lost_threshold).any(axis=1)
+        return Estimate(state, confidence.astype(np.float64), lost)
+
+    def belief(self, memory: BeliefMemory, h: int) -> NDArray[np.float64]:
+        states = self.graph.states_at(h)
+        exists = states >= 0
+        belief = np.zeros((len(memory.belief), self.simulator.num_states))
+        belief[:, states[exists]] = memory.belief[:, exists]
+        return belief
 
     def save(self, path: str | Path) -> Path:
-        """Write a checked artifact directory; the same policy gives the same bytes.
+        """Write the policy into a folder; the same policy gives the same bytes.
 
-        Of a model of your own the file holds the parameters; `tasid.load(path, model=…)` asks for
-        the model itself.
+        Of a user's model the folder holds the parameters; `tasid.load(path, model=…)` needs the
+        model itself.
         """
-        metadata, arrays = self._content()
-        return write_artifact(path, kind=KIND, metadata=metadata, arrays=arrays)
+        return write_artifact(path, **self._content())
 
     @cached_property
     def digest(self) -> str:
-        """What tells this policy from all others, on disk or not."""
-        metadata, arrays = self._content()
-        return digest_of(kind=KIND, metadata=metadata, arrays=arrays)
+        """SHA-256 of the content."""
+        return digest(**self._content())
 
-    def _content(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        plan, arrays = self._stored_plan()
-        sight, seen_by = self._sight()
-        known = {"plan_eta": self.plan.eta, "classes": self.classes, "eta": self.eta}
-        if self.least is not None:
-            arrays |= {_LEAST: np.asarray(self.least)}
-        if self.repetitions is not None:
-            known |= {"repetitions": self.repetitions}
-        return {**plan, **stored_origin(self), **known, **sight}, {**arrays, **seen_by}
-
-    def _sight(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What the policy sees by, as metadata and arrays."""
-        numbers = {
-            f"emission.{n}": np.asarray(x) for n, x in emission_numbers(self.emission).items()
+    def _content(self) -> dict[str, Any]:
+        """The arguments of `write_artifact`."""
+        emission, user_model = self.emission, None
+        if isinstance(emission, ClassifierEmission) and self.features.components is None:
+            user_model = type(emission.classifier.model).__name__
+        metadata = {
+            "simulator": self.simulator.metadata(),
+            "plan_eta": self.plan.eta,
+            "emission": type(emission).__name__,
+            "user_model": user_model,
+            "pool": self.features.pool,
+            **{name: getattr(self, name) for name in _STORED},
         }
-        if isinstance(self.feature_map, AsSeen):
-            assert isinstance(self.emission, Scaled)
-            arrays = model_numbers(self.emission)
-            return {"model": class_name(self.emission)}, {**arrays, **numbers}
-        feature_map = {
-            f"looks.{name}": np.asarray(getattr(self.feature_map, name))
-            for name in ("centre", "components", "usual")
-        }
-        return {"pool": self.feature_map.pool}, {**feature_map, **numbers}
+        arrays = dict(self.simulator.arrays())
+        arrays |= {f"emission.{name}": array for name, array in emission.arrays().items()}
+        if self.features.components is not None:
+            arrays |= {f"features.{name}": getattr(self.features, name) for name in _FEATURES}
+        if self.min_log_prob is not None:
+            arrays["min_log_prob"] = self.min_log_prob
+        return {"kind": KIND, "metadata": metadata, "arrays": arrays}
 
-
-def emission_numbers(emission: Gaussians | Scaled) -> dict[str, jax.Array]:
-    """All that a file needs to hold of it; the parameters of a user's model are not among it."""
-    if isinstance(emission, Gaussians):
-        return emission._asdict()
-    weights = emission.parameters if _is_network(emission) else {}
-    return {**weights, "log_prior": emission.log_prior, "trust": emission.trust}
-
-
-def _is_network(emission: Scaled) -> bool:
-    """Is it by a network of ours?"""
-    classifier = emission.classifier
-    return isinstance(classifier, Differentiable) and isinstance(classifier.model, Layers)
-
-
-def load_belief_policy(path: str | Path, model: Any = None) -> BeliefPolicy:
-    """Read a policy written by `BeliefPolicy.save`; every byte is verified, nothing is executed.
-
-    `model` is the one of your own that it was learned with, if it was.
-    """
-    artifact = read_artifact(path, kind=KIND)
-    own = artifact.metadata.get("model")
-    if own is not None and model is None:
-        raise ArtifactError(
-            f"{path}: this policy sees by a model of your own, {own}, of which a file holds the "
-            "parameters and not the code; give it: tasid.load(path, model=…)"
-        )
-    if own is None and model is not None:
-        raise ValueError(
-            f"model: {type(model).__name__} given, but the policy in {path} sees by none of your "
-            "own; leave it out"
-        )
-    try:
-        return _from(artifact, model)
-    except WrongModel:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{path}: intact, but not a policy of this version: {error}") from error
-
-
-def _from(artifact: Artifact, model: Any) -> BeliefPolicy:
-    meta, arrays = artifact.metadata, artifact.arrays
-    plan = checked_plan(meta, arrays, eta=meta["plan_eta"])
-    shape, dtype = checked_sight(meta)
-    if meta["classes"] not in KINDS:
-        raise ValueError(f"classes are {meta['classes']!r}, none of {', '.join(KINDS)}")
-    check_weights({n: x for n, x in arrays.items() if n.startswith(("emission.", "looks."))})
-    feature_map, emission = _stored_sight(meta, arrays, shape, model)
-    policy = BeliefPolicy(
-        plan,
-        meta["classes"],
-        feature_map,
-        emission,
-        share("eta", meta["eta"]),
-        shape,
-        dtype,
-        meta["environment"],
-        least=on_device(arrays[_LEAST]) if _LEAST in arrays else None,
-        repetitions=meta.get("repetitions"),
-    )
-    _check_sizes(policy)
-    return policy
-
-
-def _stored_sight(
-    meta: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    shape: tuple[int, ...],
-    model: Any,
-) -> tuple[FeatureMap | AsSeen, Gaussians | Scaled]:
-    """What a stored policy sees by."""
-    if model is not None:
-        return AsSeen(shape), own_emission(model, arrays, shape)
-    feature_map = FeatureMap(
-        on_device(arrays["looks.centre"]),
-        on_device(arrays["looks.components"]),
-        on_device(arrays["looks.usual"]),
-        shape,
-        int(meta["pool"]),
-    )
-    return feature_map, emission_from(
-        {
-            name.removeprefix("emission."): on_device(array)
-            for name, array in arrays.items()
-            if name.startswith("emission.")
-        }
-    )
-
-
-def emission_from(numbers: dict[str, jax.Array]) -> Gaussians | Scaled:
-    """The emission of these numbers."""
-    if "trust" not in numbers:
-        return Gaussians(**{name: numbers[name] for name in Gaussians._fields})
-    weights = {name: numbers[name] for name in ("w0", "b0", "w1", "b1")}
-    size, hidden = weights["w0"].shape
-    classifier = Differentiable(Layers(size, hidden))
-    return Scaled(weights, numbers["log_prior"], numbers["trust"], classifier, size)
-
-
-def _check_sizes(policy: BeliefPolicy) -> None:
-    """Refuse arrays that do not belong to each other."""
-    feature_map, emission = policy.feature_map, policy.emission
-    number = policy.actor.filter.classes.number
-    if isinstance(feature_map, FeatureMap) and len(feature_map.usual) not in (
-        1,
-        policy.horizon + 1,
-    ):
-        raise ValueError(
-            f"looks.usual has {len(feature_map.usual)} steps, not {policy.horizon + 1}"
-        )
-    repeated = policy.repetitions
-    if repeated is not None and not (is_whole(repeated) and 0 <= repeated <= policy.horizon):
-        raise ValueError(f"repetitions is {repeated!r}, no number of steps")
-    if policy.least is not None and policy.least.shape != (number,):
-        raise ValueError(f"{_LEAST} has shape {policy.least.shape}, not {(number,)}")
-    seen = jax.ShapeDtypeStruct((1, *policy.observation_shape), policy.observation_dtype)
-    size = jax.eval_shape(feature_map, seen, np.int32(0)).shape[1]
-    numbers = emission_numbers(emission)
-    for name, shape in _expected_sizes(emission, number, size).items():
-        if numbers[name].shape != shape:
-            raise ValueError(f"emission.{name} has shape {numbers[name].shape}, not {shape}")
-    if isinstance(emission, Gaussians) and np.asarray(emission.square).max(initial=0) > 0:
-        raise ValueError("emission.square: positive, which no variance gives")
-    if isinstance(emission, Scaled) and not (0 <= emission.trust.min() <= emission.trust.max() < 1):
-        raise ValueError("emission.trust: outside [0, 1)")
-
-
-def _expected_sizes(
-    emission: Gaussians | Scaled, number: int, size: int
-) -> dict[str, tuple[int, ...]]:
-    """The shapes for so many classes and features."""
-    if isinstance(emission, Scaled):
-        sizes: dict[str, tuple[int, ...]] = {"log_prior": (number,), "trust": (number,)}
-        if _is_network(emission):
-            hidden = emission.parameters["w0"].shape[-1]
-            sizes |= {
-                "w0": (size, hidden),
-                "b0": (hidden,),
-                "w1": (hidden, number),
-                "b1": (number,),
-            }
-        return sizes
-    return Gaussians.shapes(number, size, int(emission.directions.shape[-1]))
-
-
-class BeliefAgent(Looking):
-    """Acts for real: one observation in (NumPy), one action out (int).
-
-    Its beliefs are, bit by bit, those of a batched evaluation.
-    """
-
-    _policy: BeliefPolicy
-
-    def __init__(self, policy: BeliefPolicy) -> None:
-        super().__init__(policy)
-        blank = np.zeros(policy.observation_shape, policy.observation_dtype)
-        self._start = policy.actor.start(jnp.asarray(blank[None]))
-        # Compiled now, so that the first decision takes no longer than the others.
-        jax.block_until_ready(_act(policy.actor, self._start, blank, np.int32(0)))
-        self.reset()
-
-    def reset(self) -> None:
-        """Begin a new episode."""
-        self._step = 0
-        self._memory = self._start
-        self._column = np.asarray(self._policy.actor.chain.start)
-        self._last: NDArray[Any] | None = None
-        self._repeated = 0
-
-    @property
-    def belief(self) -> dict[int, float]:
-        """Where the agent believed to be when it acted last: state index → probability.
-
-        States with less than one in a million are left out. Before the first action, the map's
-        starts.
-        """
-        states, weights = self._slots(), self._column
-        there = (weights > 1e-6) & (states >= 0)
-        return dict(zip(states[there].tolist(), weights[there].astype(float).tolist(), strict=True))
-
-    @property
-    def state(self) -> int:
-        """Index of the likeliest state."""
-        return int(self._slots()[self._column.argmax()])
-
-    @property
-    def confidence(self) -> float:
-        """The probability of that state."""
-        return float(self._column.max())
-
-    @property
-    def lost(self) -> bool:
-        """Are the recent observations improbable where the agent believes to be?
-
-        Or like nothing ever seen; or are they all the same, more often than twice as many ever were
-        while it learned: a camera that hangs shows a picture that is familiar.
-        """
-        known = self._policy.repetitions
-        stuck = known is not None and self._repeated > 2 * known + _STUCK
-        return stuck or float(self._memory.doubt[0]) >= LOST
-
-    def act(self, observation: ArrayLike) -> int:
-        """Look at the observation of this step and choose the action."""
-        seen, h = self._looked(observation), np.int32(self._step)
-        memory, column, action = _act(self._policy.actor, self._memory, seen, h)
-        belief = np.asarray(column)
-        if not np.isfinite(belief).all():
-            raise ValueError(
-                f"observation: numbers up to {np.abs(seen).max():.3g} at step {h}, too large to be "
-                "compared with anything that was learned"
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, path: str | Path, model: Any = None) -> BeliefPolicy:
+        """The policy of an artifact; `model` is the user's own, if it was learned with one."""
+        meta, arrays = artifact.metadata, artifact.arrays
+        if ((user_model := meta.get("user_model")) is None) != (model is None):
+            learned = "without a model of yours" if user_model is None else f"with a {user_model}"
+            raise ArtifactError(
+                f"model: {model!r:.60}, but the policy in {path} was learned {learned}; a folder "
+                "holds the parameters of your model, not its code: call tasid.load(…, model=…)"
             )
-        same = self._last is not None and np.array_equal(seen, self._last)
-        self._repeated, self._last = (self._repeated + 1 if same else 0), seen
-        self._memory, self._column = memory, belief
-        self._step += 1
-        return int(action)
+        try:
+            simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
+            settings = {name: meta[name] for name in _STORED}
+            shape = settings["observation_shape"] = tuple(meta["observation_shape"])
+            if math.prod(shape) > MAX_OBSERVATION:
+                raise ValueError(f"observation_shape: {shape} is too large")
+            prefix = "emission."
+            numbers = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+            emission: Emission
+            if meta["emission"] == "GaussianEmission":
+                emission = GaussianEmission.from_arrays(numbers)
+            else:
+                emission = ClassifierEmission.from_arrays(numbers, model, shape)
+            features = FeatureMap.raw(shape)
+            if user_model is None:
+                parts: dict[str, Any] = {n: arrays[f"features.{n}"] for n in _FEATURES}
+                features = FeatureMap(**parts, pool=meta["pool"])
+            policy = cls(
+                plan=robust_dp(simulator, eta=meta["plan_eta"], keep_values=True),
+                features=features,
+                emission=emission,
+                min_log_prob=arrays.get("min_log_prob"),
+                **settings,
+            )
+            policy._check()
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ArtifactError(
+                f"{path}: intact, but not a policy of this version: {error}"
+            ) from error
+        return policy
 
-    def _slots(self) -> NDArray[np.int32]:
-        return np.asarray(at(self._policy.actor.chain.states, max(self._step - 1, 0)))
+    def _check(self) -> None:
+        """Refuse parts that do not belong together, by acting on blank observations."""
+        size, needed = self.emission.num_classes, self.classes.number
+        if size != needed:
+            raise ValueError(f"emission: {size} classes where the map needs {needed}")
+        for name, array in self.emission.arrays().items():
+            if not np.isfinite(array).all():
+                raise ValueError(f"emission.{name}: not finite")
+        if not 0 < self.eta < 1:
+            raise ValueError(f"eta: {self.eta} is not in (0, 1)")
+        agent, blank = self.agent(), np.zeros(self.observation_shape, self.observation_dtype)
+        for _ in range(min(2, self.horizon)):
+            agent.act(blank)
+            _ = agent.lost
 
 
-@jax.jit
-def _act(
-    actor: BeliefActor, memory: Carried, observation: jax.Array, h: jax.Array
-) -> tuple[Carried, jax.Array, jax.Array]:
-    """What to remember, the belief of the one episode there is, and its action."""
-    memory, actions = actor.act(memory, observation[None], h)
-    return memory, memory.belief[:, 0], actions[0]
+def unfamiliarity_limit(
+    emission: Emission,
+    classes: Classes,
+    counts: NDArray[np.float64],
+    features: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+    *,
+    factor: float = 2.0,
+) -> NDArray[np.float32] | None:
+    """`min_log_prob`: what an observation of a class scores at least, [C].
+
+    The filter compares states with each other, and the least bad of them explains anything, a dead
+    sensor included. So an observation is unfamiliar if it is `factor` times as far from all classes
+    as any training observation (features [N, H+1, D]) was from the nearest. None for emissions that
+    only compare classes.
+    """
+    best = emission.least_log_prob(counts) if isinstance(emission, GaussianEmission) else None
+    if not isinstance(emission, GaussianEmission) or best is None:
+        return None
+    # Where observations have no noise, any difference at all would be far.
+    farthest = -float(emission.quadratic.min(axis=0).sum())
+    for h in range(features.shape[1]):
+        members = classes.at(h)
+        members = members[members >= 0]
+        rows = features[valid[:, h], h]
+        if len(rows):
+            distance = (best[members] - emission.log_prob(rows, members)).min(axis=1)
+            farthest = max(farthest, distance.max(initial=0.0, where=np.isfinite(distance)))
+    return best - np.float32(factor * farthest)

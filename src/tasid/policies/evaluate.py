@@ -1,148 +1,170 @@
-"""Scoring any policy in a target by Monte Carlo, compiled where the target allows it."""
+"""Scores of policies, beside the exact values that give them a meaning."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.beliefs.actor import BeliefActor
-from tasid.maps.size import check_count
-from tasid.policies.decoder import WIDTH
-from tasid.targets.batches import batch_tables, episode_tables
-from tasid.targets.rollout import Actor, Moment, roll, trace
-from tasid.targets.streams import EVALUATION
-from tasid.targets.target import State, Target, for_horizon, keys_of_phase, seed_key
+from tasid.keys import Phase, episode_keys
+from tasid.planning.robust_dp import robust_dp
+from tasid.policy import Policy
+from tasid.simulator import is_integer
+from tasid.targets.base import Target
+from tasid.targets.rollout import rollout
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from tasid.targets.block import BlockMDP
 
-
-class Scorable(Protocol):
-    """What a policy of any kind has to have."""
-
-    @property
-    def actor(self) -> Actor:
-        """Acts on batches; a pytree."""
-
-    @property
-    def num_actions(self) -> int:
-        """|A|."""
-
-    @property
-    def horizon(self) -> int:
-        """H."""
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
+EVALUATION_WIDTH = 512
+"""Episodes of a JAX target that advance together in an evaluation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """Returns of whole episodes."""
+    """Returns of a policy over fresh episodes."""
 
     returns: NDArray[np.float64]
-    """One number per episode."""
+    """[N]."""
 
     @property
     def mean(self) -> float:
-        """The mean return."""
+        """Mean return."""
         return float(self.returns.mean())
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """A 95 % interval of the mean (normal approximation)."""
-        if self.returns.size < 2:
-            return (-math.inf, math.inf)
-        half = 1.96 * float(self.returns.std(ddof=1)) / math.sqrt(self.returns.size)
+        """A normal 95 % confidence interval of the mean."""
+        n = self.returns.size
+        half = 1.96 * float(self.returns.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
         return (self.mean - half, self.mean + half)
 
+    def __repr__(self) -> str:
+        low, high = self.ci95
+        return f"Score(mean={self.mean:.4f}, ci95=({low:.4f}, {high:.4f}), n={self.returns.size})"
 
-def evaluate(policy: Scorable, env: Target, *, episodes: int = 10_000, seed: int = 0) -> Score:
-    """Follow the policy for whole episodes; episode i is the same for any number of episodes.
 
-    Args:
-        policy: One that was learned, or anything with the members of `Scorable`.
-        env: The target to score it in.
-        episodes: How many.
-        seed: Draws them.
+def evaluate(policy: Policy, env: Target, *, episodes: int = 10_000, seed: int = 0) -> Score:
+    """Play fresh episodes of a policy.
+
+    Parameters
+    ----------
+    policy
+        Any policy.
+    env
+        A target, or an environment of ours.
+    episodes
+        How many episodes.
+    seed
+        Determines the episodes; learning with the same seed uses others.
     """
-    if not hasattr(policy, "actor"):
-        raise TypeError(f"policy: {type(policy).__name__} is none; give one that was learned")
-    check_count("episodes", episodes)
-    target = for_horizon(env, policy.horizon)
-    check_fit(policy, target)
-    return played(target, policy.actor, jax.random.fold_in(seed_key(seed), EVALUATION), episodes)
-
-
-def played(target: Target, actor: Actor, phase_key: jax.Array, episodes: int) -> Score:
-    """The first episodes of a phase, followed by an actor."""
-    run = _run_of(target, actor)
-    table = episode_tables(target, run, actor, phase_key, episodes=episodes, width=WIDTH)
-    return Score(np.asarray(table.returns, np.float64))
-
-
-def batch_returns(
-    target: Target, actor: Actor, phase_key: jax.Array, episodes: range
-) -> NDArray[np.float64]:
-    """Returns of episodes that share a batch: their numbers divided by the width are the same."""
-    first = episodes.start - episodes.start % WIDTH
-    rows = range(episodes.start - first, episodes.stop - first)
-    run = _run_of(target, actor)
-    table = batch_tables(target, run, actor, phase_key, first, rows=rows, width=WIDTH)
-    return np.asarray(table.returns, np.float64)
-
-
-def check_fit(policy: Scorable, target: Target) -> None:
-    """Refuse a target that this policy cannot act in, saying what differs."""
-    for what, of_policy, of_target in (
-        ("actions", policy.num_actions, target.num_actions),
-        ("horizon", policy.horizon, target.horizon),
-        ("observation shape", policy.observation_shape, target.observation_shape),
-    ):
-        if of_policy != of_target:
-            raise ValueError(
-                f"env: its {what} is {of_target}, but the policy was learned with {of_policy}"
+    for name, value, kind in (("policy", policy, Policy), ("env", env, Target)):
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"{name}: {type(value).__name__} is not a tasid.{kind.__name__}; load policies "
+                "with tasid.load(…), wrap environments with tasid.wrap(…)"
             )
+    if not is_integer(episodes) or episodes < 1:
+        raise ValueError(f"episodes: {episodes!r} is not an integer of 1 or more")
+    keys = episode_keys(seed, Phase.EVALUATION, 0, episodes)
+    env = env.with_horizon(policy.horizon)
+    for name in ("horizon", "num_actions", "observation_shape"):
+        mine, theirs = getattr(policy, name), getattr(env, name)
+        if mine != theirs:
+            raise ValueError(
+                f"env: its {name} is {theirs}, but the policy was learned with {mine}; evaluate it "
+                "in an environment like the one it was learned in"
+            )
+    width = EVALUATION_WIDTH if env.pads_batches and episodes >= EVALUATION_WIDTH else None
+    return Score(rollout(env, policy, keys, keep_from=env.horizon + 1, width=width).returns)
 
 
-class Followed(NamedTuple):
-    """Whole episodes of an actor."""
+@dataclass(frozen=True)
+class Yardsticks:
+    """Exact values in one target; all but the worst case use its true dynamics."""
 
-    returns: Float[Array, " W"]
-    states: State = None
-    """The target's own at every step, [W, H]; None where they are more than a number each."""
-    believed: Int[Array, "W H"] | None = None
-    """The likeliest state at every step, [W, H], of those who have beliefs."""
-
-
-def _run_of(target: Target, actor: Actor) -> Callable[..., Followed]:
-    """Where diagnoses follow beliefs, too, so do scores: it is compiled once."""
-    beliefs = target.traceable and isinstance(actor, BeliefActor)
-    return follow_beliefs if beliefs else _follow
-
-
-def _follow(target: Any, actor: Any, phase_key: jax.Array, first: Any) -> Followed:
-    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
-    return Followed(roll(target, actor, keys, steps=target.horizon).returns)
+    robust_value: float
+    """Of the robust plan for an oracle that sees the true state."""
+    optimal_value: float
+    """Of the best policy that sees the true state and knows the true dynamics."""
+    nominal_plan_value: float
+    """Of the plan for η = 0, for the same oracle."""
+    open_loop_value: float
+    """The better of the best constant action and the nominal plan executed open loop."""
+    worst_case_value: float
+    """Of the robust plan in the worst η-perturbation of the map."""
 
 
-def follow_beliefs(target: Any, actor: BeliefActor, phase_key: jax.Array, first: Any) -> Followed:
-    """With the target's states, as opaque as they are, and those they were taken for."""
-    keys = keys_of_phase(phase_key, first + jnp.arange(WIDTH))
+def yardsticks(policy: Policy, env: Target) -> Yardsticks | None:
+    """Exact values to compare a score with, where the true dynamics are known.
 
-    def record(before: Moment, actions: jax.Array, after: Moment, h: jax.Array) -> Any:
-        plain = isinstance(before.state, jax.Array) and before.state.ndim == 1
-        believed = actor.likeliest(after.carry, h)[: actions.shape[0]]
-        return before.state if plain else None, believed
+    A policy without a plan, or with a plan for another map than the environment's own, is compared
+    with the robust plan on the environment's map.
+    """
+    plan, own = policy.plan, env.simulator
+    if own is not None and (plan is None or not own.same_tables(plan.simulator)):
+        options = (env.environment or {"options": {}})["options"]
+        plan = robust_dp(own, eta=options.get("eta", 0.1) if plan is None else plan.eta)
+    latent = None if plan is None else env.latent_on(plan.simulator)
+    if plan is None or latent is None:
+        return None
+    return Yardsticks(
+        robust_value=latent.robust_value(plan),
+        optimal_value=latent.optimal_value(),
+        nominal_plan_value=latent.robust_value(robust_dp(plan.simulator, eta=0.0)),
+        open_loop_value=latent.open_loop_value(),
+        worst_case_value=plan.start_value,
+    )
 
-    last, tables = trace(target, actor, keys, record=record)
-    states, believed = jax.tree.map(lambda table: jnp.swapaxes(table, 0, 1), tables)
-    return Followed(last.returns, states, believed)
+
+def summary(
+    score: Score, exact: Yardsticks | None, *, worst_case: float | None = None
+) -> dict[str, Any]:
+    """Mean, interval, ratio and skill, ready for JSON; None where a value is unknown.
+
+    The ratio is None where the robust value is no scale, because it is not positive.
+    """
+    known = dict.fromkeys(field.name for field in fields(Yardsticks))
+    result: dict[str, Any] = {
+        "return_mean": score.mean,
+        "return_ci95": [bound if math.isfinite(bound) else None for bound in score.ci95],
+        "evaluation_episodes": int(score.returns.size),
+        "ratio": None,
+        "skill": None,
+        **(known | {"worst_case_value": worst_case} if exact is None else asdict(exact)),
+    }
+    if exact is not None and exact.robust_value > 0:
+        result["ratio"] = score.mean / exact.robust_value
+    if exact is not None and (lead := exact.robust_value - exact.open_loop_value) > 0:
+        result["skill"] = (score.mean - exact.open_loop_value) / lead
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """How well a policy knows where it is, by the latent states of our own worlds."""
+
+    tracking_accuracy: NDArray[np.float64]
+    """Share of episodes whose estimated state is the true one, by step, [H]."""
+
+    @property
+    def decoder_accuracy(self) -> NDArray[np.float64]:
+        """The same after each transition, [H−1]."""
+        return self.tracking_accuracy[1:]
+
+
+def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0) -> Diagnosis:
+    """Compare the policy's estimates with the latent states. For evaluation only."""
+    latent = env.latent
+
+    def correct(state: Any, memory: Any, h: int) -> NDArray[np.bool_]:
+        estimate = policy.estimate(memory, h)
+        assert estimate is not None
+        return np.asarray(estimate.state == np.asarray(latent.states(state)))
+
+    keys, unseen = episode_keys(seed, Phase.DIAGNOSIS, 0, episodes), env.horizon + 1
+    played = rollout(env, policy, keys, keep_from=unseen, trace=correct, width=EVALUATION_WIDTH)
+    return Diagnosis(played.trace.mean(axis=0))

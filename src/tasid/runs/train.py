@@ -1,310 +1,233 @@
-"""One whole run: build the environment, learn, score, diagnose, and put it all on disk."""
+"""One whole run: build the environment and its map, learn, score, and write the run folder.
+
+    config.json    what was asked (`RunConfig`)
+    episodes/      episodes of wrapped environments, as they were played
+    policy/        the learned policy
+    result.json    the figures; it is written last, so a folder without it is an unfinished run
+
+A run that was interrupted is continued by starting it again in its folder: logged episodes are read
+instead of played, and the policy has the bytes of an uninterrupted run.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from tasid.baselines.by_name import Baseline, Paused, pause_arrays, paused_from, train_baseline
-from tasid.baselines.domain_randomization import FINE_TUNING
-from tasid.baselines.training import Checkpoint
-from tasid.checks.certify import Certify, certify_return
-from tasid.checks.diagnosis import diagnose, start_purity
-from tasid.checks.population import limit_of
-from tasid.checks.scoring import score
-from tasid.files import read_artifact, write_artifact
-from tasid.learning.monitor import calibrate
-from tasid.maps import AbstractSimulator
-from tasid.policies import BeliefPolicy
-from tasid.runs.journaled import on_record
-from tasid.runs.learn import LearningResult, learn, saved_policy
-from tasid.runs.record import Callback, Event, Run, versions
-from tasid.runs.starts import starts_record
-from tasid.runs.unfinished import RECORD, Commission, Notice, silent
-from tasid.targets import BlockMDP, Target
-from tasid.targets.registry import open_world
-from tasid.targets.worlds.building.world import remarks
+from tasid.policies.certify import certify_return
+from tasid.runs.config import ConfigError, RunConfig, import_modules
+from tasid.simulator import AbstractSimulator
+from tasid.storage import EpisodeLog, plain_json, read_json, write_json, writer_lock
+from tasid.targets.base import Target
 
-_STATE = "unfinished-run"
-_KEEP_SECONDS = 10.0
-"""Of a baseline's training that a kill may cost."""
-Made = tuple[dict[str, Any], dict[str, Any]]
-"""A summary's figures, and the arrays behind them."""
+if TYPE_CHECKING:
+    from tasid.learning.base import Callback, LearningResult
+
+KEPT = 0.9
+"""A policy that earns less than this part of what its plan promises is worth a warning."""
+SMALL = 0.05
+"""Promises below this part of the range of returns are no scale: shortfalls are measured in the
+range then."""
+SCORES = (
+    "return_mean return_ci95 robust_value optimal_value worst_case_value ratio skill "
+    "decoder_accuracy certificate"
+).split()
+"""Figures that need an environment; null for a policy that was learned from a log alone."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What `tasid train` was asked for."""
+class RunResult:
+    """A finished run."""
 
-    environment: str
-    options: Mapping[str, Any]
-    """Options of the environment, its instance seed included."""
-    eta: float
-    episodes: int | Literal["auto"]
-    seed: int
-    method: str = "belief"
-    evaluation_episodes: int = 10_000
-    simulator: AbstractSimulator | None = None
-    """The map; environments of ours bring their own."""
-    source: Mapping[str, Any] | None = None
-    """Where that map came from: a name and options, for the record."""
-    starts: int | None = None
-    """How many start states there should be; None does not ask."""
-    classes: str | None = None
-    """What is expected to look alike: place, rank or action; None lets evidence decide."""
-    certify: Certify | None = None
-    """The certificate asked for; None asks for none."""
-    from_policy: str | None = None
-    """The folder of the policy to go on from; None begins anew."""
-    imports: Sequence[str] = ()
-    """Files and modules of the user's that were run first, for the record."""
-    code: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of the user's modules that the environment is made of."""
-
-
-@dataclass(frozen=True)
-class BaselineOrder:
-    """What `tasid train --algorithm` was asked for; fields as those of `Order`."""
-
-    environment: str
-    options: Mapping[str, Any]
-    baseline: Baseline
-    seed: int
-    evaluation_episodes: int = 10_000
-    imports: Sequence[str] = ()
-    code: Mapping[str, str] = field(default_factory=dict)
-
-
-AnyOrder = Order | BaselineOrder
+    config: RunConfig
+    folder: Path
+    summary: dict[str, Any]
+    """Content of `result.json`: episodes, return_mean, robust_value, warnings, …"""
 
 
 def train(
-    order: AnyOrder,
-    folder: str | Path,
+    config: RunConfig,
+    out: str | Path | None = None,
     *,
-    home: str | Path | None = None,
-    overwrite: bool = False,
     resume: bool = False,
+    overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
-    notice: Notice = silent,
-) -> dict[str, Any]:
-    """Carry out the order; the folder holds everything, the returned summary the figures.
+) -> RunResult:
+    """Learn a policy and score it.
 
-    A run of the same order that stopped early goes on (`tasid.runs.unfinished`); with `resume`
-    nothing else will do, and a complete one is not made again. `home` is the folder that the
-    summary names, for a run that will be moved there.
+    Parameters
+    ----------
+    config
+        What to learn.
+    out
+        The run folder; `config.default_folder` if None. An unfinished run of the same config that
+        is there is continued.
+    resume
+        Require such a run; if it is finished, return its result.
+    overwrite
+        Delete the run that is there.
+    callbacks
+        Called with every event of the learner.
     """
-    world = open_world(order.environment, **order.options)
-    begin = None
-    if isinstance(order, BaselineOrder):
-        asked = _asked_of_baseline(order, world)
-    else:
-        if isinstance(world, BlockMDP) and notice is not silent:  # doors take seconds to find
-            for remark in remarks(world):
-                notice(remark)
-        if order.from_policy is not None:
-            begin = saved_policy(order.from_policy, order.method)
-        asked = _asked(order, world, begin)
-    commission = Commission(folder, asked, overwrite, resume, notice)
-    if (done := commission.finished()) is not None:
-        return done
-    with commission.writing() as place, on_record(world, place / RECORD) as env:
-        run = Run(place)
-        if isinstance(order, BaselineOrder):
-            summary, arrays = _baseline(order, env, run, callbacks)
-        else:
-            summary, arrays = _tasid(order, env, run, begin, callbacks)
-        summary["policy"] = str(Path(home or folder) / run.policy_folder.name)
-        run.write_evaluation(summary, arrays)
-    return summary
-
-
-def _tasid(
-    order: Order, env: Target, run: Run, begin: BeliefPolicy | None, callbacks: Sequence[Callback]
-) -> Made:
-    events: list[Event] = []
-    started = time.perf_counter()
-    result = learn(
-        env,
-        order.simulator,
-        eta=order.eta,
-        episodes=order.episodes,
-        seed=order.seed,
-        method=order.method,
-        classes=order.classes,
-        starts=order.starts,
-        record=run.folder / RECORD,
-        from_policy=begin,
-        callbacks=[events.append, *callbacks],
-    )
-    seconds = time.perf_counter() - started
-    result.policy.save(run.policy_folder)
-    run.write_events(events)
-    summary, arrays = _scores(order, env, result)
-    return summary | {"certificate": _certificate(order, env, result), "seconds": seconds}, arrays
-
-
-def _scores(order: Order, env: Target, result: LearningResult) -> Made:
-    policy, seed, notes = result.policy, order.seed, result.diagnostics
-    scored, figures = score(policy, env, episodes=order.evaluation_episodes, seed=seed)
-    summary = {
-        "episodes": result.episodes,
-        **figures,
-        "decoder_accuracy": None,
-        "calibration_error": None,
-        **notes.record(),
-    }
-    arrays: dict[str, Any] = {"returns": scored.returns}
-    if notes.visits is not None:
-        arrays["visits"] = notes.visits
-    known: dict[str, float | None] = {}
-    # The latent states of others are nobody's to see, and more episodes may cost something.
-    if isinstance(env, BlockMDP):
-        diagnosis = diagnose(policy, env, seed=seed)
-        accuracy, calibration = diagnosis.decoder_accuracy, calibrate(policy, env, seed=seed)
-        if accuracy.size:
-            summary["decoder_accuracy"] = float(accuracy.mean())
-        if calibration.correct.size:
-            summary["calibration_error"] = calibration.expected_error
-        summary["population_value"] = _population_value(order, env, result)
-        arrays |= {
-            "decoder_accuracy": accuracy,
-            "tracking_accuracy": diagnosis.tracking_accuracy,
-            "calibration.confidence": calibration.confidence,
-            "calibration.correct": calibration.correct,
+    folder = config.default_folder if out is None else Path(out)
+    with contextlib.ExitStack() as stack:
+        import_modules(config.imports)
+        target = None if config.environment is None else config.build_target()
+        stack.callback(getattr(target, "close", lambda: None))
+        log = None if config.log is None else EpisodeLog.open(config.log)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            simulator = config.build_map(target, None if log is None else log.header)
+        config.learner_config()  # errors come before the folder is touched
+        if config.certify:
+            try:
+                signature(certify_return).bind(None, None, **config.certificate)
+            except TypeError as error:
+                raise ConfigError(f"certificate: {error}") from None
+        stack.enter_context(writer_lock(folder))
+        if _claim(folder, config, resume=resume, overwrite=overwrite):
+            return RunResult(config, folder, read_json(folder / "result.json"))
+        started = time.perf_counter()
+        learned = _learn(config, folder, target, simulator, log, callbacks)
+        summary = {
+            "environment": config.environment,
+            "method": config.method,
+            "seed": config.seed,
+            "eta": config.choose_eta(simulator),
+            "episodes": learned.episodes,
+            "logged_episodes": learned.logged_episodes,
+            "seconds": time.perf_counter() - started,
+            "policy": str(folder / "policy"),
+            **learned.diagnostics.to_json(),
+            **dict.fromkeys(SCORES),
         }
-        known["accuracy"] = float(diagnosis.tracking_accuracy[0])
-        known["purity"] = start_purity(policy, env, seed=seed)
-    if notes.starts is not None:
-        summary["starts"], drawn = starts_record(policy.simulator, notes.starts, **known)
-        arrays |= drawn
-    return summary, arrays
+        summary["history"] = [
+            {name: None if _is_nan(value) else value for name, value in vars(event).items()}
+            for event in learned.diagnostics.history
+        ]
+        if learned.diagnostics.visits is not None:
+            summary["visits"] = learned.diagnostics.visits.tolist()
+        summary["warnings"] += [str(warning.message) for warning in caught]
+        if target is not None:
+            summary |= _score(config, target.with_log(folder / "episodes"), learned)
+            summary["warnings"] += _shortfall(summary, simulator)
+        write_json(folder / "result.json", summary)
+    return RunResult(config, folder, plain_json(summary, "result"))
 
 
-def _certificate(order: Order, env: Target, result: LearningResult) -> dict[str, Any] | None:
-    """What fresh episodes show about the policy, which they had no part in choosing."""
-    if order.certify is None:
-        return None
-    return certify_return(
-        result.policy,
-        env,
-        epsilon=order.certify.epsilon,
-        max_episodes=order.certify.episodes,
-        attempt=order.certify.attempt,
-        seed=order.seed,
-    ).record()
+def _is_nan(value: Any) -> bool:
+    """Is it a number that JSON does not have?"""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
-def _population_value(order: Order, env: BlockMDP, result: LearningResult) -> float | None:
-    """What perfect two-picture models would earn; beliefs are not bound by that."""
-    policy = result.policy
-    if isinstance(policy, BeliefPolicy):
-        return None
-    limit, _ = limit_of(env, policy.simulator, eta=order.eta, plan=policy.plan)
-    return None if limit is None else limit.value
-
-
-def _asked(order: Order, env: Target, begin: BeliefPolicy | None) -> dict[str, Any]:
-    """What the order says; what it leaves to be decided is left out."""
-    options = env.options if isinstance(env, BlockMDP) else order.options
-    # A folder may hold another policy tomorrow: its digest says which one it was.
-    came = None if begin is None else {"folder": order.from_policy, "digest": begin.digest}
-    asked = {
-        "environment": {"name": order.environment, "options": dict(options)},
-        "simulator": None if order.source is None else dict(order.source),
-        "eta": order.eta,
-        "episodes": order.episodes,
-        "seed": order.seed,
-        "method": order.method,
-        "starts": order.starts,
-        "classes": order.classes,
-        "evaluation_episodes": order.evaluation_episodes,
-        "certify": None if order.certify is None else asdict(order.certify),
-        "from_policy": came,
-        "imports": list(order.imports) or None,
-        "code": dict(order.code) or None,
-        "versions": versions(),
+def _learn(
+    config: RunConfig,
+    folder: Path,
+    target: Target | None,
+    simulator: AbstractSimulator,
+    log: EpisodeLog | None,
+    callbacks: Sequence[Callback],
+) -> LearningResult:
+    """Learn in the target, or from the log; the policy is on disk afterwards."""
+    settings: dict[str, Any] = {
+        "eta": config.choose_eta(simulator),
+        "seed": config.seed,
+        "config": config.learner_config(),
+        "callbacks": callbacks,
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    if log is not None:
+        from tasid.learning.offline import learn_from_episodes
 
+        learned: LearningResult = learn_from_episodes(log, simulator, **settings)
+        learned.policy.save(folder / "policy")
+        return learned
+    from tasid.learning.learn import learn
 
-def _baseline(order: BaselineOrder, env: Target, run: Run, callbacks: Sequence[Callback]) -> Made:
-    log, seed = _Checkpoints(run.folder / RECORD / "state"), order.seed
-    started = time.perf_counter()
-    trained = train_baseline(
-        order.baseline,
-        env,
-        seed=seed,
-        paused=log.paused(order, env),
-        callbacks=[log, *callbacks],
+    assert target is not None  # a config has a log or an environment
+    return learn(
+        target,
+        simulator,
+        episodes=config.episodes,
+        method=config.method,
+        starts=config.starts,
+        from_policy=config.from_policy,
+        run_dir=folder,
+        **settings,
     )
-    seconds = time.perf_counter() - started
-    trained.policy.save(run.policy_folder)
-    run.write_rows("training.jsonl", log.rows)
-    scored, figures = score(trained.policy, env, episodes=order.evaluation_episodes, seed=seed)
-    summary = {
-        "algorithm": order.baseline.algorithm,
-        "episodes": trained.episodes,
-        "source_episodes": order.baseline.episodes_before,
-        **figures,
-        "decoder_accuracy": None,
-        "seconds": seconds,
-    }
-    return summary, {"returns": scored.returns}
 
 
-class _Checkpoints:
-    """A row for each of them; and the training as it was there, on disk every now and then."""
+def _score(config: RunConfig, target: Target, learned: LearningResult) -> dict[str, Any]:
+    """Score, exact values, accuracy and certificate."""
+    from tasid.policies.evaluate import diagnose, evaluate, summary, yardsticks
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._kept = time.monotonic()
-        self.rows: list[dict[str, Any]] = []
+    policy = learned.policy
+    promised = None if policy.plan is None else policy.plan.start_value
+    number = config.evaluation_episodes or (1_000 if config.wrapped else 10_000)
+    score = evaluate(policy, target, episodes=number, seed=config.seed)
+    scores = summary(score, yardsticks(policy, target), worst_case=promised)
+    if not config.wrapped:
+        played = min(number, 2_048)
+        diagnosis = diagnose(policy, target, episodes=played, seed=config.seed)  # type: ignore[arg-type]
+        accuracy = diagnosis.decoder_accuracy
+        scores["decoder_accuracy"] = float(accuracy.mean()) if accuracy.size else None
+        scores["decoder_accuracy_by_step"] = accuracy.tolist()
+    if config.certify:
+        certificate = certify_return(policy, target, seed=config.seed, **config.certificate)
+        scores["certificate"] = certificate.to_json()
+    return scores
 
-    def paused(self, order: BaselineOrder, env: Target) -> Paused | None:
-        """Where to go on, with the rows up to there; None to begin."""
-        if not self._folder.exists():
-            return None
-        try:
-            state = read_artifact(self._folder, kind=_STATE)
-            stage, rows = int(state.metadata["stage"]), list(state.metadata["rows"])
-            paused = paused_from(
-                order.baseline, env, seed=order.seed, stage=stage, arrays=state.arrays
+
+def _shortfall(summary: Mapping[str, Any], simulator: AbstractSimulator) -> list[str]:
+    """A warning where the score is clearly below what the plan promises."""
+    from tasid.planning import return_range
+
+    earned, exact, worst = (summary[k] for k in ("return_mean", "robust_value", "worst_case_value"))
+    if (promised := worst if exact is None else exact) is None:
+        return []
+    low, high = return_range(simulator)
+    scale = promised if promised > SMALL * (high - low) else high - low
+    if earned >= promised - (1 - KEPT) * scale:
+        return []
+    return [
+        f"the policy earns {earned:.4g} where its plan promises {promised:.4g}; more episodes or "
+        "more informative observations may help, and `tasid check` compares the map with the "
+        "environment"
+    ]
+
+
+def _claim(folder: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> bool:
+    """Make the folder this run's; returns whether the same run is finished there and resumed."""
+    content = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    asked = config.to_dict()
+    stored = read_json(folder / "config.json") if (folder / "config.json").exists() else None
+    finished = (folder / "result.json").exists()
+    if stored is None and (content or resume):
+        what = "files that are not a run" if content else "no run to resume"
+        raise ConfigError(f"out: {folder} holds {what}; choose another folder")
+    if overwrite:
+        for path in content:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif stored is not None and (finished or len(content) > 1):
+        for name in {**asked, **stored}:
+            if stored.get(name) != asked.get(name):
+                raise ConfigError(
+                    f"out: {folder} holds a run with {name} = {stored.get(name)!r:.60}, not "
+                    f"{asked.get(name)!r:.60}; choose another folder, or pass --overwrite"
+                )
+        if finished and not resume:
+            raise ConfigError(
+                f"out: {folder} holds this run, finished; choose another folder, or pass "
+                "--overwrite"
             )
-        except (KeyError, TypeError, ValueError) as error:
-            warnings.warn(f"{error}; this run starts anew", stacklevel=2)
-            return None
-        self.rows = rows
-        return paused
-
-    def __call__(self, here: Checkpoint) -> None:
-        if here.returns.size:  # none, if resumed at its very end
-            row = {
-                "stage": "target" if here.stage == FINE_TUNING else "source",
-                "episodes": here.episodes,
-                "training": float(here.returns.mean()),
-                "mean": None if here.evaluation is None else here.evaluation.mean,
-                "seconds": here.seconds,
-            }
-            self.rows.append(row)
-        if time.monotonic() - self._kept >= _KEEP_SECONDS:
-            metadata = {"stage": here.stage, "rows": self.rows}
-            write_artifact(self._folder, kind=_STATE, metadata=metadata, arrays=pause_arrays(here))
-            self._kept = time.monotonic()
-
-
-def _asked_of_baseline(order: BaselineOrder, env: Target) -> dict[str, Any]:
-    return {
-        "environment": {"name": order.environment, "options": dict(order.options)},
-        "algorithm": order.baseline.algorithm,
-        "baseline": order.baseline.describe(order.baseline.config_for(env)),
-        "seed": order.seed,
-        "evaluation_episodes": order.evaluation_episodes,
-        **({"imports": list(order.imports)} if order.imports else {}),
-        **({"code": dict(order.code)} if order.code else {}),
-        "versions": versions(),
-    }
+        if finished:
+            return True
+    write_json(folder / "config.json", asked)
+    return False

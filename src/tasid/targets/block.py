@@ -1,252 +1,327 @@
-"""Block MDPs: a latent MDP and an emission, with whole batches of episodes inside one jit.
+"""Block MDPs: a latent MDP behind an emission process.
 
-`BlockTarget` is the learner's view: a JAX pytree of tables, so that instances of one shape share
-compiled code and stack under `vmap`. `BlockMDP` is the environment around it and holds the door to
-the latent side, which is for evaluation only.
+The latent MDP is an η-perturbation of a map: the commanded action a becomes a' ~ ξ_h(· | s, a),
+the next state is T°_h(s, a'), the reward R°_h(s, a'), and the learner observes x' ~ q(· | s').
+Episodes may differ in circumstances that stay the same from their first to their last step, such as
+the light or a person in a corridor.
+
+A `BlockMDP` is a pytree of tables. Instances of one shape share one compiled program; map, options
+and the latent world stay on the host. `BlockMDP.latent` opens the door to the true states: it is
+for evaluation, never for learning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, get_args, get_type_hints
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tasid.maps import AbstractSimulator, PerturbedMDP, RobustPlan, blind_value, policy_value
-from tasid.targets.device import on_device
-from tasid.targets.streams import CIRCUMSTANCES, ELSEWHERE, HAPPENING, HINDRANCE, SIGHT, START
-from tasid.targets.target import State, Target, stream
+from tasid.keys import Keys
+from tasid.planning import (
+    PerturbedMDP,
+    RobustPlan,
+    blind_value,
+    optimal_value,
+    policy_value,
+)
+from tasid.policy import Policy
+from tasid.simulator import AbstractSimulator
+from tasid.targets.base import JaxTarget, State, compiled
+
+# Streams of random numbers under an episode's key. Emissions have odd numbers: 1 for the first
+# observation and 3 + 2h for the one after step h; the outcome of step h has number 2 + 2h.
+_START, _FIRST_EMISSION, _OUTCOME = 0, 1, 2
+_PLACED_EMISSION = 1 << 26
+_CIRCUMSTANCES = 1 << 27
+_OBSTRUCTION = _CIRCUMSTANCES + 1
 
 Worlds = tuple[tuple[float, PerturbedMDP], ...]
-"""Latent MDPs and how likely an episode is in each of them."""
+"""Latent MDPs with the probability that an episode takes place in each."""
+
+
+class Emission(Protocol):
+    """q(x | s): a pytree that draws observations."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of an observation."""
+
+    dtype: str
+    """Type of its numbers."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest number in an observation."""
+
+    def __call__(self, keys: jax.Array, states: jax.Array, circumstances: Any) -> jax.Array:
+        """Observations [n, …] of states [n], in the circumstances of their episodes or None."""
+
+
+class Circumstances(Protocol):
+    """What stays the same throughout an episode and differs between episodes: a pytree."""
+
+    def draw(self, keys: jax.Array) -> Any:
+        """Circumstances of n episodes, a tuple of arrays [n, …]."""
+
+    def obstruct(
+        self, drawn: Any, keys: jax.Array, states: jax.Array, actions: jax.Array
+    ) -> jax.Array:
+        """The actions [n] that happen in these circumstances instead of `actions`."""
+
+    def worlds(self, world: PerturbedMDP) -> Worlds:
+        """The latent MDP of each circumstance that matters for the dynamics."""
+
+
+@jax.tree_util.register_pytree_node_class
+class BlockMDP(JaxTarget):
+    """A target that is a block MDP, with the map a user would have.
+
+    Parameters
+    ----------
+    world
+        The latent MDP.
+    emission
+        q(x | s).
+    name, options
+        `tasid.make(name, **options)` builds the same instance.
+    simulator
+        The user's map if it is not the one that `world` perturbs.
+    circumstances
+        What differs between episodes, if anything does.
+    """
+
+    simulator: AbstractSimulator
+    environment: Mapping[str, Any]
+    _TABLES = (
+        "successor",
+        "reward",
+        "outcome",
+        "starts",
+        "start_outcome",
+        "emission",
+        "circumstances",
+    )
+
+    def __init__(
+        self,
+        world: PerturbedMDP,
+        emission: Emission,
+        *,
+        name: str,
+        options: Mapping[str, Any],
+        simulator: AbstractSimulator | None = None,
+        circumstances: Circumstances | None = None,
+    ) -> None:
+        sim = world.simulator
+        self.simulator = sim if simulator is None else simulator
+        self.name, self.options = name, dict(options)
+        self.environment = {"name": name, "options": self.options}
+        self.horizon, self.num_actions = sim.horizon, sim.num_actions
+        self.observation_shape, self.observation_dtype = emission.shape, emission.dtype
+        self._world = world
+        self.successor = on_device(sim.successor, np.int32)
+        self.reward = on_device(sim.reward, np.float32)
+        self.outcome = on_device(np.cumsum(world.xi, axis=-1), np.float32)
+        """ξ summed along a', [S, A, A] or [H, S, A, A], to be inverted by a uniform number."""
+        self.starts = on_device(sim.starts, np.int32)
+        self.start_outcome = on_device(np.cumsum(sim.start_probabilities), np.float32)
+        self.emission, self.circumstances = emission, circumstances
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
+        """The tables; nothing else takes part in compilation."""
+        return tuple(getattr(self, name) for name in self._TABLES), None
+
+    @classmethod
+    def tree_unflatten(cls, aux: None, tables: Sequence[Any]) -> BlockMDP:
+        """The compiled side of a target: its tables without map, options and latent world."""
+        target = object.__new__(cls)
+        target.__dict__.update(zip(cls._TABLES, tables, strict=True))
+        return target
+
+    @property
+    def observation_bounds(self) -> tuple[float, float]:
+        """Smallest and largest number in an observation."""
+        return self.emission.bounds
+
+    def initial(self, keys: jax.Array) -> tuple[State, jax.Array]:
+        """s_0 ~ μ, x_0 ~ q(· | s_0)."""
+        uniform = jax.vmap(jax.random.uniform)(_streams(keys, _START))
+        states = self.starts[_invert(self.start_outcome, uniform)]
+        return states, self.emission(_streams(keys, _FIRST_EMISSION), states, self._draw(keys))
+
+    def transition(
+        self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array]:
+        """a' ~ ξ_h(· | s, a), s' = T°_h(s, a'), r = R°_h(s, a'), x' ~ q(· | s').
+
+        h is one number for all episodes, or one for each.
+        """
+        uniform = jax.vmap(jax.random.uniform)(_streams(keys, _OUTCOME + 2 * h))
+        happened = _invert(_at(self.outcome, 3, h, state, actions), uniform)
+        drawn = self._draw(keys)
+        if self.circumstances is not None:
+            of_step = _streams(keys, _OBSTRUCTION + h)
+            happened = self.circumstances.obstruct(drawn, of_step, state, happened)
+        rewards = _at(self.reward, 2, h, state, happened)
+        state = _at(self.successor, 2, h, state, happened)
+        of_step = _streams(keys, _FIRST_EMISSION + 2 * (h + 1))
+        return state, self.emission(of_step, state, drawn), rewards
+
+    def placed(self, states: jax.Array, keys: jax.Array) -> tuple[State, jax.Array]:
+        """Traceable `place`."""
+        return states, self.emission(_streams(keys, _PLACED_EMISSION), states, self._draw(keys))
+
+    def place(self, states: ArrayLike, keys: Keys) -> tuple[State, NDArray[Any]]:
+        """Episodes [n] that are moved to these states (one or [n]), and observations there."""
+        states = np.broadcast_to(np.asarray(states, np.int32), len(keys))
+        state, observations = compiled("placed")(self, states, keys)
+        return state, np.asarray(observations)
+
+    def _draw(self, keys: jax.Array) -> Any:
+        """Circumstances, drawn again from the same key at every step instead of being carried."""
+        if self.circumstances is None:
+            return None
+        return self.circumstances.draw(_streams(keys, _CIRCUMSTANCES))
+
+    @property
+    def latent(self) -> Latent:
+        """The door to the true states, for evaluation only."""
+        return Latent(self._world, self)
+
+    def latent_on(self, simulator: AbstractSimulator) -> Latent | None:
+        """`latent` if the map has the states of this target, in the same order."""
+        own = self.simulator
+        same = simulator is own or (
+            np.array_equal(simulator.successor, own.successor)
+            or (simulator.labels is not None and simulator.labels == own.labels)
+        )
+        return self.latent if same and simulator.num_actions == own.num_actions else None
+
+
+@dataclass(frozen=True, eq=False)
+class Latent:
+    """The true dynamics and states of a target: for evaluation and diagnosis only."""
+
+    world: PerturbedMDP
+    """The latent MDP; with circumstances, the one in which nothing is obstructed."""
+    _target: BlockMDP | None = None
+    """The block MDP; None for other targets whose dynamics are known."""
+
+    @property
+    def worlds(self) -> Worlds:
+        """The latent MDPs of all circumstances, with their probabilities."""
+        circumstances = None if self._target is None else self._target.circumstances
+        return ((1.0, self.world),) if circumstances is None else circumstances.worlds(self.world)
+
+    def robust_value(self, plan: RobustPlan) -> float:
+        """Exact value of the plan here for an oracle that sees the true state."""
+        return policy_value(self.worlds, plan)
+
+    def optimal_value(self) -> float:
+        """Exact value of the best policy for an oracle that sees state and circumstances."""
+        return optimal_value(self.worlds)
+
+    def open_loop_value(self) -> float:
+        """Exact value of the best constant action or of the open-loop nominal plan."""
+        return blind_value(self.worlds)
+
+    def states(self, state: State) -> NDArray[np.int32]:
+        """The true states [n] inside the target's opaque state; [n, 0] if it does not have them."""
+        known = self._target is not None
+        return np.asarray(state) if known else np.zeros((len(state), 0), np.int32)
+
+    def oracle_target(self) -> BlockMDP:
+        """The same target with the true state as observation, int32 []; same keys, same states."""
+        target = self._target
+        assert target is not None, "only block MDPs have an oracle target"
+        return BlockMDP(
+            self.world,
+            _StateEmission(),
+            name=target.name,
+            options=target.options,
+            simulator=target.simulator,
+            circumstances=target.circumstances,
+        )
+
+    def robust_policy(self, plan: RobustPlan) -> OraclePolicy:
+        """ρ∘φ* of the paper: the plan, executed in `oracle_target()`, where φ* is the identity."""
+        return OraclePolicy(plan)
+
+
+class OraclePolicy(Policy):
+    """A plan that acts on the true state; evaluate it in `Latent.oracle_target()`."""
+
+    observation_shape = ()
+    observation_dtype = "int32"
+    method = "oracle"
+    plan: RobustPlan
+
+    def __init__(self, plan: RobustPlan) -> None:
+        self.plan = plan
+        self.horizon, self.num_actions = plan.simulator.horizon, plan.simulator.num_actions
+
+    def init(self, n: int) -> None:
+        """Nothing is remembered."""
+
+    def act(
+        self, memory: None, observations: NDArray[Any], h: int
+    ) -> tuple[None, NDArray[np.int32]]:
+        """ρ_h(s)."""
+        return None, self.plan.actions[h][observations].astype(np.int32)
+
+    def save(self, path: str | Path) -> Path:
+        """Refused: outside of `Latent.oracle_target()` it has no observations."""
+        raise TypeError(f"save: {path}: an oracle policy reads true states; save its plan instead")
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class BlockTarget(Target):
-    """The oracle: latent tables and an emission, reachable only by acting."""
+class _StateEmission:
+    """x = s."""
 
-    successor: jax.Array
-    """T° as int32 [S, A] or [H, S, A]."""
-    reward: jax.Array
-    """R° likewise: what is paid is the reward of the action that happened (same mean as R*)."""
-    outcome: jax.Array
-    """ξ summed up along a', [S, A, A] or [H, S, A, A]: inverted by one uniform number."""
-    starts: jax.Array
-    start_outcome: jax.Array
-    """Possible start states [N], and their probabilities summed up."""
-    emission: Any
-    """q(x | s), a pytree with the `shape` of an observation: draws x from a key, a state and, in a
-    target with circumstances, those of the episode."""
-    horizon: int = field(metadata={"static": True})
-    circumstances: Any = None
-    """What stays the same throughout an episode and differs between episodes, a pytree: `draw(key)`
-    gives those of one episode, `hinder(them, key, state, action)` what happens in them instead."""
+    shape = ()
+    dtype = "int32"
+    bounds = (0, np.iinfo(np.int32).max)
 
-    traceable = True
-
-    @property
-    def num_actions(self) -> int:
-        return int(self.successor.shape[-1])
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return self.emission.shape
-
-    def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
-        """s₁ ~ μ, x₁ ~ q(· | s₁)."""
-        drawn = jax.vmap(jax.random.uniform)(stream(keys, START))
-        states = self.starts[_invert(self.start_outcome[None], drawn[:, None])]
-        return states, self._seen(states, keys, SIGHT, self._episodes(keys))
-
-    def step(
-        self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
-    ) -> tuple[State, jax.Array, jax.Array]:
-        """a' ~ ξ(· | s, a), s' = T°(s, a'), r = R°(s, a'), x' ~ q(· | s')."""
-        drawn = jax.vmap(jax.random.uniform)(stream(keys, HAPPENING + 2 * h))
-        happened = _invert(_at(self.outcome, h, 3)[state, actions], drawn[:, None])
-        episodes = self._episodes(keys)
-        if episodes is not None:
-            hinder = jax.vmap(self.circumstances.hinder)
-            happened = hinder(episodes, stream(keys, HINDRANCE + h), state, happened)
-        rewards = _at(self.reward, h, 2)[state, happened]
-        state = _at(self.successor, h, 2)[state, happened]
-        return state, self._seen(state, keys, SIGHT + 2 * (h + 1), episodes), rewards
-
-    def put(self, state: int, keys: jax.Array) -> tuple[State, jax.Array]:
-        """Episodes that somebody has carried to a state, and what is seen there."""
-        states = jnp.full(keys.shape[0], state, jnp.int32)
-        return states, self._seen(states, keys, ELSEWHERE, self._episodes(keys))
-
-    def _episodes(self, keys: jax.Array) -> Any:
-        """Drawn anew from the same key at every step: nothing has to be carried."""
-        if self.circumstances is None:
-            return None
-        return jax.vmap(self.circumstances.draw)(stream(keys, CIRCUMSTANCES))
-
-    def _seen(self, states: jax.Array, keys: jax.Array, number: Any, episodes: Any) -> jax.Array:
-        if episodes is None:
-            return jax.vmap(self.emission)(stream(keys, number), states)
-        return jax.vmap(self.emission)(stream(keys, number), states, episodes)
+    def __call__(self, keys: jax.Array, states: jax.Array, circumstances: Any) -> jax.Array:
+        return states
 
 
-def _at(table: jax.Array, h: jax.Array, homogeneous_ndim: int) -> jax.Array:
-    return table if table.ndim == homogeneous_ndim else table[h]
+def on_device(table: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    """A copy of a table for compiled code; unlike `jnp.asarray` it compiles nothing."""
+    return jax.device_put(np.array(table, dtype))
 
 
-def _invert(cumulative: jax.Array, drawn: jax.Array) -> jax.Array:
-    return jnp.minimum((drawn >= cumulative).sum(axis=-1), cumulative.shape[-1] - 1)
+def json_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a world's function as JSON has them: NumPy's numbers and arrays as Python's."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic):
+            return value.tolist()
+        return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+    return {name: plain(value) for name, value in arguments.items()}
 
 
-@dataclass(frozen=True)
-class Latent:
-    """The far side of the wall: for evaluation and diagnosis, never for a learner."""
-
-    world: PerturbedMDP
-    """The only one, or that of an episode whose circumstances hinder nobody."""
-    _worlds: Callable[[], Worlds] | None = None
-
-    @property
-    def worlds(self) -> Worlds:
-        """All of them, by the circumstances of an episode."""
-        return ((1.0, self.world),) if self._worlds is None else self._worlds()
-
-    def robust_value(self, plan: RobustPlan) -> float:
-        """What the plan earns here with latent access, exactly."""
-        return sum(chance * policy_value(world, plan) for chance, world in self.worlds)
-
-    def blind_value(self) -> float:
-        """What the best constant action or the open-loop nominal plan earns here, exactly."""
-        return blind_value(self.worlds)
-
-    @staticmethod
-    def states(state: State) -> jax.Array:
-        """The latent states [W] inside a block target's opaque state."""
-        return state
-
-
-@dataclass(frozen=True, eq=False)
-class BlockMDP(Target):
-    """An environment of ours: the map a user would have, the oracle, and its hidden side.
-
-    It is a target, too. Compiled code sees nothing of it but the oracle.
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    """Everything `tasid.make` needs to build this very instance again, its seed included."""
-    simulator: AbstractSimulator = field()  # Target's default is not its
-    target: BlockTarget
-    _world: PerturbedMDP
-    _worlds: Callable[[], Worlds] | None = None
-
-    traceable = True
-
-    @property
-    def num_actions(self) -> int:
-        return self.target.num_actions
-
-    @property
-    def horizon(self) -> int:
-        return self.target.horizon
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return self.target.observation_shape
-
-    @property
-    def environment(self) -> Mapping[str, Any]:
-        return {"name": self.name, "options": dict(self.options)}
-
-    def reset(self, keys: jax.Array) -> tuple[State, jax.Array]:
-        return self.target.reset(keys)
-
-    def step(
-        self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
-    ) -> tuple[State, jax.Array, jax.Array]:
-        return self.target.step(state, actions, h, keys)
-
-    @property
-    def latent(self) -> Latent:
-        """The door to the latent side, for evaluation only."""
-        return Latent(self._world, self._worlds)
-
-    def latent_on(self, sim: AbstractSimulator) -> Latent:
-        """The same: whatever map somebody plans on, this is where the plan is carried out."""
-        return self.latent
-
-    def brings(self, sim: AbstractSimulator) -> bool:
-        """Is this the map that the environment brings?"""
-        its = self.simulator
-        return its is sim or (
-            np.array_equal(its.successor, sim.successor) and np.array_equal(its.reward, sim.reward)
-        )
-
-
-jax.tree_util.register_pytree_node(
-    BlockMDP, lambda env: ((env.target,), None), lambda _, children: children[0]
-)
-
-
-def block_mdp(
-    name: str,
-    options: Mapping[str, Any],
-    world: PerturbedMDP,
-    emission: Any,
-    *,
-    map_given: AbstractSimulator | None = None,
-    circumstances: Any = None,
-    worlds: Callable[[], Worlds] | None = None,
-) -> BlockMDP:
-    """A block MDP from its latent world and its emission.
-
-    `map_given` is the map that a user has, if it is not the true one. With circumstances, `worlds`
-    gives the latent MDP for each that matters and how likely it is.
-    """
-    sim = world.simulator
-    target = BlockTarget(
-        successor=on_device(sim.successor, np.int32),
-        reward=on_device(sim.reward, np.float32),
-        outcome=on_device(np.cumsum(world.xi, axis=-1), np.float32),
-        starts=on_device(sim.starts, np.int32),
-        start_outcome=on_device(np.cumsum(sim.start_probabilities), np.float32),
-        emission=emission,
-        horizon=sim.horizon,
-        circumstances=circumstances,
+def _streams(keys: jax.Array, number: Any) -> jax.Array:
+    """Keys [n] of a stream under the episodes' keys; its number may differ between episodes."""
+    return jax.vmap(jax.random.fold_in)(
+        keys, jnp.broadcast_to(jnp.asarray(number, jnp.uint32), keys.shape)
     )
-    known = sim if map_given is None else map_given
-    return BlockMDP(name, dict(options), known, target, world, worlds)
 
 
-def plain_options(builder: Callable[..., BlockMDP], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the builder of an environment was given, as JSON has it, by the types that it names."""
-    hints = get_type_hints(builder)
-    return {name: _plain(value, hints[name]) for name, value in given.items()}
+def _at(table: jax.Array, static_ndim: int, h: jax.Array, *index: jax.Array) -> jax.Array:
+    """Entries of a table that is the same at every step, or has a leading axis of steps."""
+    return table[index] if table.ndim == static_ndim else table[(h, *index)]
 
 
-def _plain(value: Any, hint: Any = None) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [_plain(one) for one in value]
-    for kind in (bool, float):
-        if kind in (hint, *get_args(hint)) and isinstance(value, int | float):
-            return kind(value)
-    return value
-
-
-def looks_of(observations: Iterable[ArrayLike]) -> NDArray[np.int32]:
-    """Numbers 0, 1, … of what each state looks like, [S], from its noiseless observation.
-
-    States with exactly equal observations get the same number; numbers follow first appearance.
-    """
-    first: dict[tuple[tuple[int, ...], bytes], int] = {}
-    looks = []
-    for observation in observations:
-        array = np.ascontiguousarray(observation)
-        looks.append(first.setdefault((array.shape, array.tobytes()), len(first)))
-    return np.array(looks, dtype=np.int32)
+def _invert(cumulative: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Indices [n] drawn from distributions that are summed up along the last axis."""
+    index = (uniform[:, None] >= cumulative).sum(axis=-1)
+    return jnp.minimum(index, cumulative.shape[-1] - 1)

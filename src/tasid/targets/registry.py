@@ -1,74 +1,124 @@
-"""Environments of ours by name."""
+"""Our environments, Gymnasium's and maps by name, as the command line writes them."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
-from tasid.maps.size import check_seed, is_whole
-from tasid.maps.sources.by_name import GYM
-from tasid.targets.block import BlockMDP
-from tasid.targets.worlds import combination_lock, lava_crossing
-from tasid.targets.worlds.building import world as building
+from tasid.simulator import AbstractSimulator, SimulatorError, is_integer
+from tasid.sources.grid import read_text
 
 if TYPE_CHECKING:
-    from tasid.targets.gym.target import GymTarget
+    from tasid.targets.base import Target
+    from tasid.targets.block import BlockMDP
 
+ENVIRONMENTS = {
+    "combination-lock": "tasid.worlds.combination_lock:combination_lock",
+    "lava-crossing": "tasid.worlds.lava_crossing:lava_crossing",
+    "building": "tasid.worlds.building:building",
+}
+"""Module and function that build each environment."""
+GYM = "gym:"
+"""Prefix of the names of Gymnasium environments."""
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", is_whole),
-    float: ("a number", lambda value: is_whole(value) or isinstance(value, (float, np.floating))),
-    bool: ("true or false", lambda value: isinstance(value, int | np.integer) and value in (0, 1)),
-    str: ("a text", lambda value: isinstance(value, str)),
-    type(None): ("nothing", lambda value: value is None),
+    int: ("an integer", is_integer),
+    float: (
+        "a finite number",
+        lambda x: is_integer(x) or (isinstance(x, float | np.floating) and bool(np.isfinite(x))),
+    ),
+    bool: ("true or false", lambda x: isinstance(x, bool | int | np.bool_) and x in (0, 1)),
+    str: ("a string", lambda x: isinstance(x, str)),
+    type(None): ("none", lambda x: x is None),
 }
-"""What a builder's option may be, in words, and whether a value is that."""
-
-ENVIRONMENTS: dict[str, Callable[..., BlockMDP]] = {
-    combination_lock.NAME: combination_lock.combination_lock,
-    lava_crossing.NAME: lava_crossing.lava_crossing,
-    building.NAME: building.building,
-}
+"""Types of options: in words, and whether a value is one."""
 
 
 def make(name: str, **options: Any) -> BlockMDP:
     """Build an environment of ours.
 
-    Args:
-        name: "combination-lock", "lava-crossing" or "building".
-        options: Its builder's; `seed` picks the instance.
+    Parameters
+    ----------
+    name
+        "combination-lock", "lava-crossing" or "building".
+    options
+        Arguments of the function that builds it; `seed` picks the instance.
     """
-    builder = ENVIRONMENTS.get(name)
-    if builder is None:
-        raise ValueError(f"name: no environment {name!r}; there are: {', '.join(ENVIRONMENTS)}")
-    known = inspect.signature(builder).parameters
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        raise TypeError(f"{name}: no option {unknown[0]!r}; its options are: {', '.join(known)}")
-    hints = get_type_hints(builder)
+    build = builder(name)
+    hints = get_type_hints(build)
     for option, value in options.items():
-        _check_kind(option, value, hints[option])
-    return builder(**options)
+        if option not in inspect.signature(build).parameters:
+            known = ", ".join(inspect.signature(build).parameters)
+            raise TypeError(f"{name}: no option {option!r}; its options are: {known}")
+        kinds = get_args(hints[option]) or (hints[option],)
+        if all(kind in _KINDS for kind in kinds) and not any(_KINDS[k][1](value) for k in kinds):
+            right = " or ".join(_KINDS[kind][0] for kind in kinds)
+            raise ValueError(f"{option}: {value!r:.80} is not {right}")
+    seed = options.get("seed", 0)
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
+    environment: BlockMDP = build(**options)
+    return environment
 
 
-def _check_kind(option: str, value: Any, hint: Any) -> None:
-    """Whole numbers, numbers, yes or no, and texts are what their builder says they are."""
-    kinds = get_args(hint) or (hint,)
-    if any(kind not in _KINDS for kind in kinds):
-        return  # the builder's own to check
-    if not any(_KINDS[kind][1](value) for kind in kinds):
-        wanted = " or ".join(_KINDS[kind][0] for kind in kinds if kind is not type(None))
-        raise ValueError(f"{option}: {value!r:.80} is not {wanted}")
-    if option == "seed":
-        check_seed(value)
+def builder(name: str) -> Callable[..., BlockMDP]:
+    """The function that builds an environment; its keyword arguments are the options."""
+    if name not in ENVIRONMENTS:
+        raise ValueError(f"name: no environment {name!r}; there are: {', '.join(ENVIRONMENTS)}")
+    module, function = ENVIRONMENTS[name].split(":")
+    build: Callable[..., BlockMDP] = getattr(importlib.import_module(module), function)
+    return build
 
 
-def open_world(name: str, **options: Any) -> BlockMDP | GymTarget:
-    """An environment of ours by name, or any Gymnasium environment as gym:ID, wrapped."""
+def open_target(name: str, **options: Any) -> Target:
+    """An environment of ours, or `gym:ID` for any Gymnasium environment, wrapped."""
     if not name.startswith(GYM):
         return make(name, **options)
-    from tasid.targets.gym.wrap import wrap
+    from tasid.targets.gymnasium_target import wrap
 
     return wrap(name.removeprefix(GYM), **options)
+
+
+def load_source(source: str, *, horizon: int | None = None, **options: Any) -> AbstractSimulator:
+    """The simulator that a name stands for.
+
+    Parameters
+    ----------
+    source
+        A .txt, .yaml or .npz file, the folder of a saved simulator, `gym:ID` of an environment with
+        a table `P`, or the name of one of our environments.
+    options
+        Arguments of the source's function, of `gymnasium.make` or of our environment.
+    """
+    path = Path(source)
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        if options:
+            raise SimulatorError(f"{source}: a saved simulator takes no {next(iter(options))!r}")
+        simulator = AbstractSimulator.load(path)
+        return simulator if horizon is None else simulator.with_horizon(horizon)
+    load: Callable[..., AbstractSimulator]
+    if source.startswith(GYM):
+        load = AbstractSimulator.from_toy_text
+    elif suffix == ".npz":
+        load = AbstractSimulator.from_tables
+    elif suffix in (".yaml", ".yml"):
+        load = AbstractSimulator.from_occupancy_map
+        missing = [name for name in ("start", "goal") if options.get(name) is None]
+        if missing:
+            raise SimulatorError(f"{missing[0]}: an occupancy map needs one, x,y in metres")
+    elif suffix == ".txt":
+        load, source = AbstractSimulator.from_text_map, read_text(path)
+    else:
+        own = options if horizon is None else {"horizon": horizon, **options}
+        return make(source, **own).simulator
+    try:
+        return load(source, horizon=horizon, **options)
+    except TypeError as error:
+        if "unexpected keyword" not in str(error):
+            raise
+        raise SimulatorError(f"{path}: {str(error).split('() ')[-1]}") from None

@@ -1,8 +1,0 @@
-"""`python -m benchmarks.torture`."""
-
-import sys
-
-from benchmarks.torture import main
-
-if __name__ == "__main__":
-    sys.exit(main())

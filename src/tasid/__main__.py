@@ -1,0 +1,5 @@
+"""`python -m tasid`: the command line."""
+
+from tasid.cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""`python -m tasid.cli`."""
-
-from tasid.cli import main
-
-main()

@@ -1,0 +1,193 @@
+"""Commands about maps: plan, check, discover, budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tasid.cli import options, output
+
+
+def plan(
+    source: options.Source,
+    eta: options.Eta = None,
+    horizon: options.Horizon = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the routes to this file.")] = None,
+    env_seed: options.EnvSeed = None,
+    settings: options.Settings = None,
+    imports: options.Imports = None,
+    as_json: options.Json = False,
+) -> None:
+    """Plan robustly on a map (Algorithm 1): value and route."""
+    from tasid.planning import certify, policy_value, robust_dp, simulator_problems
+    from tasid.runs.config import DEFAULT_ETA
+    from tasid.targets.registry import ENVIRONMENTS, load_source, make
+
+    ours = source if source in ENVIRONMENTS else None
+    given = options.apply_settings(settings, {}, ours, tables=["options", "map"])
+    chosen, optimal = given.get("options", {}) | given.get("map", {}), None
+    if ours:
+        asked = {"seed": env_seed, "eta": eta, "horizon": horizon}
+        chosen = {k: value for k, value in asked.items() if value is not None} | chosen
+        target = make(source, **chosen)
+        sim, optimal = target.simulator, target.latent.optimal_value()
+    else:
+        sim = load_source(source, horizon=horizon, **chosen)
+    implied = DEFAULT_ETA if sim.implied_eta is None else sim.implied_eta
+    robust = robust_dp(sim, eta=implied if eta is None else eta)
+    start = int(sim.starts[sim.start_probabilities.argmax()])
+    result: dict[str, Any] = {
+        "worst_case_value": robust.start_value,
+        "nominal_value": policy_value(sim, robust),
+        "best_nominal_value": robust_dp(sim, eta=0.0).start_value,
+        "optimal_value": optimal,
+        "certificate_gap": certify(robust).gap,
+        "states": sim.num_states,
+        "actions": sim.num_actions,
+        "horizon": sim.horizon,
+        "eta": robust.eta,
+        "implied_eta": sim.implied_eta,
+        "route": [step._asdict() for step in robust.route(start)],
+        "warnings": simulator_problems(sim),
+        "png": None,
+    }
+    if png is not None:
+        from tasid.report.maps import save_plan
+
+        result["png"] = str(save_plan(robust, png))
+    output.answer(result, _print_plan, as_json=as_json)
+
+
+def _print_plan(result: Mapping[str, Any]) -> None:
+    size = "{states} states, {actions} actions, horizon {horizon}, η = {eta:g}"
+    states = [str(state) for state, _ in groupby(step["state"] for step in result["route"])]
+    route = " → ".join([*states[:40], *["…"] * (len(states) > 40)])
+    output.print_rows(
+        [
+            ("map", size.format(**result), ""),
+            ("worst-case value", result["worst_case_value"], "of the robust plan"),
+            ("nominal value", result["nominal_value"], "of the robust plan without perturbation"),
+            ("best nominal value", result["best_nominal_value"], "of the plan for η = 0"),
+            ("optimal value", result["optimal_value"], "in the true environment"),
+            ("η of the table", result["implied_eta"], ""),
+            ("route", route, ""),
+            ("picture", result["png"], ""),
+        ]
+    )
+
+
+def check(
+    context: typer.Context,
+    env: options.Env,
+    simulator: options.Simulator = None,
+    horizon: options.Horizon = None,
+    eta: options.Eta = None,
+    episodes: Annotated[int, typer.Option(help="Episodes per test.", min=2, max=10**6)] = 160,
+    seed: options.EpisodeSeed = 0,
+    env_seed: options.EnvSeed = None,
+    settings: options.Settings = None,
+    imports: options.Imports = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare an environment with a map before learning; exits with 1 if they do not fit."""
+    from tasid.learning.check import check_target
+
+    config = options.run_config(context.params, but=["episodes"])
+    target = config.build_target()
+    sim = config.build_map(target)
+    eta = config.choose_eta(sim)
+    report = check_target(target, sim, eta=eta, episodes=episodes, seed=seed).to_json()
+    output.answer(report, _print_check, as_json=as_json)
+    if not report["ok"]:
+        raise typer.Exit(1)
+
+
+def _print_check(report: Mapping[str, Any]) -> None:
+    for finding in report["findings"]:
+        mark = {"ok": "ok", "problem": "PROBLEM", "note": ""}[finding["status"]]
+        print(f"{mark:<9}{finding['name']}: {finding['text']}")
+    print("fits" if report["ok"] else f"does not fit: {len(report['problems'])} problem(s)")
+
+
+def discover(
+    context: typer.Context,
+    env: options.Env,
+    out: Annotated[Path, typer.Option(help="The map, a folder for --simulator.")],
+    eta: options.Eta = None,
+    horizon: options.Horizon = None,
+    episodes: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    seed: options.EpisodeSeed = 0,
+    env_seed: options.EnvSeed = None,
+    settings: options.Settings = None,
+    imports: options.Imports = None,
+    as_json: options.Json = False,
+) -> None:
+    """Explore an environment without a map, and write the map that it finds."""
+    from tasid.learning.discovery import discover as explore
+    from tasid.runs.config import DEFAULT_ETA
+
+    target = options.run_config(context.params, but=["episodes"]).build_target()
+    if horizon is not None:
+        target = target.with_horizon(horizon)
+    eta = DEFAULT_ETA if eta is None else eta
+    found = explore(target, eta=eta, episodes=episodes or "auto", seed=seed)
+    found.simulator.save(out)
+    result = {
+        "episodes": found.episodes,
+        "states": found.simulator.num_states,
+        "eta": found.eta,
+        "finished": found.finished,
+        "warnings": list(found.warnings),
+        "map": str(out),
+    }
+    rows = [(name, value, "") for name, value in result.items() if name != "warnings"]
+    output.answer(result, lambda _: output.print_rows(rows), as_json=as_json)
+
+
+def budget(
+    context: typer.Context,
+    horizon: Annotated[int, typer.Option(help="Steps per episode H.")] = 40,
+    actions: Annotated[int, typer.Option(help="Number of actions |A|.")] = 10,
+    eta: Annotated[float, typer.Option(help="Perturbation level η.")] = 0.1,
+    epsilon: Annotated[float, typer.Option(help="Loss ε against the robust policy.")] = 0.5,
+    delta: Annotated[float, typer.Option(help="Failure probability δ.")] = 0.1,
+    log_class_size: Annotated[
+        float | None, typer.Option(help="ln|F|; the paper's network.")
+    ] = None,
+    return_range: Annotated[float | None, typer.Option(help="Range G of returns; H.")] = None,
+    outcomes: Annotated[int, typer.Option(help="Most outcomes k of a state.")] = 3,
+    weight: Annotated[float, typer.Option(help="Least share w of the policy's roll-ins.")] = 0.5,
+    starts: Annotated[int | None, typer.Option(help="Number of start states N.")] = None,
+    min_probability: Annotated[float | None, typer.Option(help="Least probability μ; 1/N.")] = None,
+    margin: Annotated[float | None, typer.Option(help="Margin Γ between starts.")] = None,
+    complexity: Annotated[float | None, typer.Option(help="Complexity C of clustering.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Episode counts of the theory beside what practice needs."""
+    from tasid import theory
+
+    asked = {name: value for name, value in context.params.items() if name != "as_json"}
+    output.answer(vars(theory.budget(**asked)), _print_budget, as_json=as_json)
+
+
+def _print_budget(table: Mapping[str, Any]) -> None:
+    names = {
+        "algorithm": "Algorithm 2 and Theorem 2",
+        "appendix": "proof in appendix B",
+        "coupling": "coupling (ours)",
+    }
+    rows: list[tuple[Any, ...]] = [("episodes", "per step", "in all")]
+    for row in (*table["readings"], *table["outcome"]):
+        name = names[row["reading"]] if "reading" in row else f"{row['outcomes']} outcomes"
+        union = "union over steps" if row["union"] else "no union"
+        rows.append((f"{name}, {union}", row["n_decode"], row["n_total"]))
+    for row in table["starts"]:
+        rows.append((f"Algorithms 3 and 4, {row['reading']}", row["n_learn"], row["n_total"]))
+    for method in ("paper", "belief"):
+        measured = table["practice"][method]
+        rows.append((f"measured, {method}", "", "not measured" if measured is None else measured))
+    output.print_table(rows)

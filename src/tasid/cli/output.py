@@ -1,0 +1,103 @@
+"""What commands print: one JSON object, or tables; progress and notices on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from tasid.learning.base import Event
+
+STDOUT: TextIO = sys.stdout
+"""Standard output as it was when the command started."""
+Row = tuple[str, Any, str]
+"""Name, value and explanation; rows without a value are not printed."""
+
+
+def notice(text: str) -> None:
+    """Print a line that is not part of the answer."""
+    print(f"tasid: {text}", file=sys.stderr)
+
+
+def answer(
+    result: Mapping[str, Any], words: Callable[[Mapping[str, Any]], None], *, as_json: bool
+) -> None:
+    """Print the result as JSON, or in words; its warnings also on standard error."""
+    for warning in result.get("warnings", ()):
+        notice(f"warning: {warning}")
+    if as_json:
+        print(json.dumps(result, allow_nan=False), file=STDOUT, flush=True)
+    else:
+        words(result)
+
+
+def number(value: Any) -> str:
+    """A number with four significant digits, everything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    """Names, values and explanations in columns."""
+    known = [(name, number(value), note) for name, value, note in rows if value is not None]
+    width = max((len(name) for name, _, _ in known), default=0) + 2
+    for name, value, note in known:
+        print(f"{name:<{width}}{value}" + (f"  ({note})" if note else ""))
+
+
+def print_table(rows: Sequence[Sequence[Any]]) -> None:
+    """Rows of a name and numbers, below a row of headings."""
+    cells = [[number(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for name, *others in cells:
+        right = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
+        print("  ".join([name.ljust(widths[0]), *right]))
+
+
+def score_rows(result: Mapping[str, Any]) -> list[Row]:
+    """Return and yardsticks."""
+    low, high = result.get("return_ci95") or (None, None)
+    interval = "" if low is None else f"95 % interval {low:.4g} … {high:.4g}"
+    exact = "exact, for an oracle that sees the true state"
+    return [
+        ("return", result.get("return_mean"), interval),
+        ("robust value", result.get("robust_value"), exact),
+        ("optimal value", result.get("optimal_value"), exact),
+        ("open-loop value", result.get("open_loop_value"), "exact, best without observations"),
+        ("worst-case value", result.get("worst_case_value"), "exact, of the robust plan"),
+        ("ratio", result.get("ratio"), "return / robust value"),
+        ("skill", result.get("skill"), "(return − open loop) / (robust − open loop)"),
+    ]
+
+
+@contextmanager
+def progress(seconds_between_lines: float = 10.0) -> Iterator[Callable[[Event], None]]:
+    """A callback that shows how far learning is; one line on a terminal, else a line at times."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    printed = time.monotonic()
+
+    def show(event: Event) -> None:
+        nonlocal printed
+        total = "" if event.total_episodes is None else f" of {event.total_episodes}"
+        figures = [
+            f"{name.replace('_', ' ')} {number(value)}"
+            for name, value in vars(event).items()
+            if isinstance(value, int | float) and math.isfinite(value)
+            if name not in ("episodes", "total_episodes")
+        ]
+        text = ", ".join([f"{event.episodes}{total} episodes", *figures[:4]])
+        status.update(text)
+        if not console.is_terminal and time.monotonic() - printed >= seconds_between_lines:
+            printed = time.monotonic()
+            notice(text)
+
+    with console.status("the first episodes") as status:
+        yield show

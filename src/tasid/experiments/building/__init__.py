@@ -1,1 +1,0 @@
-"""The robot in the building: episodes, sensors, and routes by η."""

@@ -1,1 +1,0 @@
-"""The lava crossing by η and by height: the paper's second figure."""

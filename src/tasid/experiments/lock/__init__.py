@@ -1,1 +1,0 @@
-"""The combination lock: the paper's first figure and its tables."""

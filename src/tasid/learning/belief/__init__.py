@@ -1,1 +1,0 @@
-"""Learning by whole episodes and beliefs: the default."""

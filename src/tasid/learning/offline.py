@@ -1,0 +1,295 @@
+"""Learning from recorded episodes, without the target.
+
+Nothing can be tried, so returns cannot choose among fits. Held-out episodes have to: the episodes
+are divided into folds, every fit is made without one of them, and is judged by that one. A right
+fit predicts from observations alone when the target pays and when it ends an episode, better than
+a blind guess from the map and the actions. Where rewards and ends tell nothing, states have to
+explain new observations better than a state that was never observed.
+
+The fit that proves itself best goes on with all episodes. The log is ambiguous, which is an error,
+if no fit does, or if an equally good one takes the actions of the best for mistakes. What the
+policy will meet and the log does not show, no held-out episode reveals: that is the *coverage*.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from tasid.hmm.em import HiddenMarkovModel
+from tasid.hmm.emissions import GaussianEmission
+from tasid.hmm.features import FeatureMap
+from tasid.hmm.smoother import Classes, Sequences, Smoother, batches
+from tasid.keys import seed_key
+from tasid.learning.base import Callback, LearningResult, mean_and_error
+from tasid.learning.belief import (
+    BatchEnded,
+    BeliefConfig,
+    Fit,
+    Labelling,
+    Training,
+    fit_features,
+    held_out_score,
+)
+from tasid.learning.diagnostics import diagnose_result
+from tasid.planning.perturbation import check_eta
+from tasid.planning.robust_dp import robust_dp
+from tasid.simulator import AbstractSimulator
+from tasid.storage import EpisodeLog
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CrossValidationConfig:
+    """How held-out episodes decide."""
+
+    folds: int = 4
+    """A log of fewer than two episodes for each is refused."""
+    significance: float = 3.0
+    """Standard errors by which a fit must be better than a blind guess."""
+    equality: float = 2.0
+    """Standard errors within which two fits are equally good."""
+    negligible: float = 0.1
+    """Nats an episode that make no difference, whatever the error."""
+    max_regret: float = 0.1
+    """What acting by the best fit may cost, if an equally good one is right, in ranges of
+    returns."""
+    known_count: float = 3.0
+    """Observations after which it is known what a class looks like."""
+    coverage: float = 0.9
+    """Least coverage without a warning."""
+
+
+class AmbiguousLogError(ValueError):
+    """The recorded episodes do not determine what observations look like in each state."""
+
+
+class Judged(NamedTuple):
+    """A fit and what the n episodes of its fold say about it, in nats an episode."""
+
+    fit: Fit
+    held_out: Sequences
+    foresight: Floats
+    """ln p(rewards and ends | observations), [n]."""
+    lead: Floats
+    """By how much that exceeds a blind guess, [n]."""
+    gain: Floats
+    """How much better states explain observations than one that was never observed, [n]."""
+
+    def equals(self, other: Judged, config: CrossValidationConfig) -> bool:
+        """Is the other fit equally good?"""
+        pairs = (self.foresight, other.foresight), (self.gain, other.gain)
+        return all(_same(a, b, config) for a, b in pairs)
+
+
+def learn_from_episodes(
+    log: EpisodeLog | str | Path,
+    simulator: AbstractSimulator,
+    *,
+    eta: float,
+    seed: int = 0,
+    config: BeliefConfig | None = None,
+    judging: CrossValidationConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> LearningResult:
+    """Learn a robust policy from recorded episodes, whoever played them.
+
+    Parameters
+    ----------
+    log
+        A log, or its folder (`tasid record` writes one).
+    simulator
+        The map.
+    eta
+        How often actions may slip, in [0, ½).
+    seed
+        Divides the episodes into folds.
+    config, judging
+        Hyper-parameters of the fits, and of what decides among them.
+    callbacks
+        Called with a `BatchEnded` at the end.
+
+    Raises
+    ------
+    AmbiguousLogError
+        If the episodes do not determine what observations look like in each state.
+    """
+    log = log if isinstance(log, EpisodeLog) else EpisodeLog.open(log)
+    config, judging = config or BeliefConfig(), judging or CrossValidationConfig()
+    if not isinstance(simulator, AbstractSimulator):
+        raise TypeError(f"simulator: {type(simulator).__name__} is not a tasid.AbstractSimulator")
+    check_eta(eta, decodable=True)
+    for name in ("horizon", "num_actions"):
+        ours, theirs = getattr(simulator, name), log.header[name]
+        if ours != theirs:
+            raise ValueError(f"simulator: its {name} is {ours}, that of the log is {theirs}")
+    if config.model is not None:
+        raise ValueError("config: a model of your own needs a target; leave it out")
+    episodes, started = log.read(), time.perf_counter()
+    if (n := len(episodes)) < 2 * judging.folds:
+        raise AmbiguousLogError(
+            f"log: {n} whole episodes are fewer than {2 * judging.folds}, 2 for each of "
+            f"{judging.folds} folds; record more"
+        )
+    ended = bool((episodes.lengths < episodes.horizon).any())
+    seen: dict[str, Any] = {"ends_early": ended, "environment": None, **log.header}
+    seen["observation_shape"] = tuple(seen["observation_shape"])
+    plan = robust_dp(simulator, eta=eta, keep_values=True)
+    training = Training(config, SimpleNamespace(**seen), plan, seed)  # type: ignore[arg-type]
+    training.parts, graph = [episodes], training.model.graph
+    with threadpool_limits(1, "blas"):
+        features = fit_features(episodes, config.features, by_step=graph.layered)
+        sequences = Sequences.of(episodes, graph, features, seen["ends_early"])
+        folds: Any = np.random.default_rng(seed_key(seed)).permutation(n) % judging.folds
+        candidates = [
+            judged
+            for fold in range(judging.folds)
+            for judged in _judged_fits(
+                training.labellings, features, sequences[folds != fold], sequences[folds == fold]
+            )
+        ]
+        best = _best(candidates, judging)
+        model, classes = training.labellings[best.fit.kind]
+        costs = [
+            (mean_and_error(regret(model, classes, best, other)), other)
+            for other in candidates
+            if other.fit.kind == best.fit.kind and best.equals(other, judging)
+        ]
+        cost, rival = max(costs, key=lambda pair: pair[0][0] + 2 * pair[0][1])
+        if cost[0] > judging.max_regret * training.span:
+            raise AmbiguousLogError(
+                f"log: it can be read in several ways. {rival.fit.name!r} predicts new episodes as "
+                f"well as {best.fit.name!r}, whose actions would cost {cost[0]:.3g} an episode if "
+                "it is right. Record more episodes"
+            )
+        initial = model.expect(classes, best.fit.emission, sequences)
+        schedule = model.schedule("warm")
+        emission, counts = model.fit(classes, sequences, schedule, initial=initial)
+        final = replace(best.fit, emission=emission, counts=counts)
+        earned, rewards = float(episodes.returns.mean()), float(best.foresight.mean())
+        gain, seconds = mean_and_error(best.gain / graph.horizon), time.perf_counter() - started
+        event = BatchEnded(n, n, 0, earned, final.name, rewards, *cost, *gain, 0.0, seconds)
+        for callback in callbacks:
+            callback(event)
+        rivals = {other.fit.name: other.fit for other in candidates}
+        rivals.pop(final.name)
+        training.fits, training.history = [final, *rivals.values()], [event]
+        result = training.result(f"all {n} recorded episodes were used")
+        diagnostics = diagnose_result(result, plan, config, continued=True)
+        policy = training.policy(final)
+    covered = coverage(training.labellings[final.kind], counts, judging.known_count)
+    diagnostics.details["coverage"] = covered
+    if covered < judging.coverage:
+        warning = (
+            f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
+            "its actions alone: record episodes that get there"
+        )
+        diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, warning))
+    return LearningResult(policy, 0, diagnostics, logged_episodes=n)
+
+
+def _judged_fits(
+    kinds: Mapping[str, Labelling], features: FeatureMap, training: Sequences, held_out: Sequences
+) -> Iterator[Judged]:
+    """Fits to the training episodes, of every kind and from every initialisation."""
+    for kind, (model, classes) in kinds.items():
+        knows_nothing = GaussianEmission.flat(classes.number, features.size, 1)
+        blind = model.expect(classes, knows_nothing, held_out, use_rewards=False)
+        for initialisation in ("forward", "anneal"):
+            emission, counts = model.fit(classes, training, model.schedule(initialisation))
+            # One Gaussian for all states would be no fair rival: a state that was not observed in
+            # training costs the fit much, and the single Gaussian little.
+            null = replace(emission, sharpness=1.0)
+            if model.views is not None and classes.by_state:
+                # Where views predict observations, an unknown state has an unknown view.
+                means = emission.linear / (-2 * emission.quadratic)
+                null = replace(null, between=emission.between + (means**2).mean(axis=0))
+            score = held_out_score(kinds[kind], emission, held_out, null.select(np.array([-1])))
+            fit = Fit(initialisation, kind, features, emission, counts)
+            gain = score.likelihood_gains * model.graph.horizon
+            lead = score.reward_log_likelihoods - blind.reward_log_likelihood
+            yield Judged(fit, held_out, score.reward_log_likelihoods, lead, gain)
+
+
+def _best(candidates: Sequence[Judged], config: CrossValidationConfig) -> Judged:
+    """The best by foresight, and by the gain where that is equal; an error if it is no good.
+
+    It has to predict rewards and ends significantly better than a blind guess, or to explain
+    observations significantly where a blind guess misses nothing.
+    """
+
+    def significant(values: Floats) -> bool:
+        mean, error = mean_and_error(values)
+        return mean > max(config.significance * error, 1e-3)
+
+    first = max(candidates, key=lambda judged: judged.foresight.mean())
+    leading = [judged for judged in candidates if _same(judged.foresight, first.foresight, config)]
+    best = max(leading, key=lambda judged: judged.gain.mean())
+    missed = best.lead - best.foresight
+    if not significant(best.lead if significant(missed) else best.gain):
+        raise AmbiguousLogError(
+            "log: it does not tell what observations look like in each state. On new episodes the "
+            f"best fit predicts {best.lead.mean():.2f} of the {missed.mean():.2f} nats of rewards "
+            "and ends that a blind guess misses, and its states explain observations by "
+            f"{best.gain.mean():.2f}. Record more episodes, or such that reach more states"
+        )
+    return best
+
+
+def _same(a: Floats, b: Floats, config: CrossValidationConfig) -> bool:
+    """Do two samples, of different episodes, have the same mean as far as one can tell?"""
+    (mean, error), (other, other_error) = mean_and_error(a), mean_and_error(b)
+    tolerance = config.equality * float(np.hypot(error, other_error))
+    return abs(mean - other) <= max(tolerance, config.negligible)
+
+
+def regret(model: HiddenMarkovModel, classes: Classes, actor: Judged, judge: Judged) -> Floats:
+    """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] in the actor's fold, [n].
+
+    The actions a_h are those of the actor's policy, the states s are inferred by the judge.
+    """
+    assert model.advantages is not None
+    regrets = []
+    for batch in batches(actor.held_out, model.graph):
+        total = np.zeros(len(batch))
+        acting, judging = (
+            Smoother(model.graph, judged.fit.emission, classes, batch, model.options()).steps()
+            for judged in (actor, judge)
+        )
+        for step, judged in zip(acting, judging, strict=True):
+            if step.h < model.graph.horizon:
+                table = model.advantages.at(step.h)
+                chosen = (step.filtered @ table).argmax(axis=1)[:, None]
+                values = np.take_along_axis(judged.smoothed @ table, chosen, axis=1)[:, 0]
+                total -= np.where(batch.lengths > step.h, values, 0.0)
+        regrets.append(total)
+    return np.concatenate(regrets)
+
+
+def coverage(labelling: Labelling, counts: Floats, known_count: float) -> float:
+    """Share of the plan's arrivals, slips as expected, whose class was observed; counts [C]."""
+    (model, classes), graph = labelling, labelling.model.graph
+    assert model.advantages is not None
+    slots, belief, eta = np.arange(graph.num_slots), graph.start, model.options().eta
+    met = known = 0.0
+    for h in range(graph.horizon):
+        t = min(h, len(graph.successor) - 1)
+        actions = model.advantages.at(h).argmax(axis=1)
+        going = belief * ~graph.terminal[min(h, len(graph.terminal) - 1)]
+        happens = (1 - eta) * graph.probability[t, slots, actions] + eta * graph.share[t]
+        arrivals = going[:, None] * happens
+        edges = graph.successor[t] if graph.edge_class is None else graph.edge_class[t]
+        met += float(arrivals.sum())
+        known += float(arrivals[counts[classes.at(h + 1)[edges]] >= known_count].sum())
+        belief = np.zeros(graph.num_slots)
+        np.add.at(belief, graph.successor[t], arrivals)
+    return known / met if met > 0 else 1.0

@@ -1,1 +1,0 @@
-"""Dynamic programmes on maps: one backward sweep and what is computed by it."""

@@ -1,1 +1,0 @@
-"""Drawings, for pages and for files of their own."""

@@ -1,0 +1,265 @@
+"""Pictures of maps: cells, states, routes and probabilities.
+
+Grid maps are drawn from above. Maps without a layout are drawn as states over steps: column h holds
+the states at step h. A layered map, whose labels are (layer, type) with layer h at step h, has one
+row for each type; other maps have one row for each state that is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.patches import Patch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from tasid.layout import FREE, GOAL, HAZARD, UNKNOWN, WALL, GridLayout
+from tasid.planning.robust_dp import RobustPlan, robust_dp
+from tasid.report.figures import PALETTE, save_figure, style
+from tasid.simulator import AbstractSimulator
+
+_KINDS = {
+    WALL: ("wall", "#474c53"),
+    HAZARD: ("hazard", "#eb9a72"),
+    GOAL: ("goal", "#7fc79a"),
+    UNKNOWN: ("unknown", "#dcdad3"),
+}
+"""Name and colour of each kind of cell that is drawn."""
+ROBUST_LINE: dict[str, Any] = {"color": PALETTE["robust"], "linewidth": 3.2, "zorder": 5}
+NOMINAL_LINE: dict[str, Any] = {"color": PALETTE["nominal"], "linewidth": 1.8, "zorder": 6}
+NOMINAL_LINE |= {"linestyle": (0, (3, 1.5))}
+
+_ARROW_HEAD = Outline([(0.0, 1.0), (0.75, -0.8), (0.0, -0.35), (-0.75, -0.8), (0.0, 1.0)])
+
+
+@dataclass(frozen=True, eq=False)
+class MapView:
+    """Where the states of a map are drawn, and on what; `map_view` makes it."""
+
+    extent: tuple[float, float, float, float]
+    """x of the left and right edge, y of the lower and upper edge, of a raster of cells."""
+    shape: tuple[int, ...]
+    """Rows and columns of the raster."""
+    cells: NDArray[np.int32]
+    """Row and column of each state, [S, 2]; row −1 of states that are not drawn."""
+    points: NDArray[np.float64]
+    """x and y of each state, [S, 2]."""
+    aspect: float
+    """Width of the drawing over its height."""
+    row_names: tuple[str, ...] | None = None
+    """Names of the rows, if columns are steps: a state is drawn in the column of the step then."""
+    pictures: tuple[NDArray[np.uint8], ...] = ()
+    """Kinds of cells (`tasid.layout`), drawn one over the other."""
+    limits: tuple[Any, Any] = (None, None)
+    """Ends of the x and y axis that are shown."""
+    in_metres: bool = False
+    angles: NDArray[np.float64] | None = None
+    """Heading of each state in degrees, clockwise from up."""
+
+    def places(self, steps: ArrayLike, states: ArrayLike) -> NDArray[np.float64]:
+        """x and y of states at these steps, [n, 2]."""
+        places = self.points[np.asarray(states, np.intp)]
+        if self.row_names is not None:
+            places[:, 0] = steps
+        return places
+
+    def raster(self, h: int, states: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
+        """Sum of the weights of states at step h in each cell."""
+        total, (row, column) = np.zeros(self.shape), self.cells[np.asarray(states, np.intp)].T
+        column = column if self.row_names is None else np.full_like(row, h)
+        drawn = row >= 0
+        np.add.at(total, (row[drawn], column[drawn]), np.asarray(weights, float)[drawn])
+        return total
+
+    def draw(self, axes: Axes) -> list[Patch]:
+        """Draw the background; returns handles for a legend."""
+        kinds = [kind for kind in _KINDS if any((codes == kind).any() for codes in self.pictures)]
+        for codes in self.pictures:
+            picture = np.zeros((*codes.shape, 4))
+            for kind in kinds:
+                picture[codes == kind] = to_rgba(_KINDS[kind][1])
+            axes.imshow(picture, extent=self.extent, interpolation="nearest", zorder=2)
+        axes.set(xlim=self.limits[0], ylim=self.limits[1])
+        axes.tick_params(length=0, labelsize=8)
+        axes.spines[:].set_visible(False)
+        axes.grid(visible=self.row_names is not None)
+        if self.row_names is not None:
+            axes.set_yticks(range(len(self.row_names)), self.row_names)
+            axes.set_xlabel("step h", fontsize=8.5)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        elif self.in_metres:
+            axes.set_xlabel("x (m)", fontsize=8.5)
+            axes.set_ylabel("y (m)", fontsize=8.5)
+        else:
+            axes.set(xticks=[], yticks=[])
+        return [Patch(facecolor=_KINDS[kind][1], label=_KINDS[kind][0]) for kind in kinds]
+
+    def marker(self, state: int) -> Any:
+        """Marker of a state: an arrow head where it has a heading, else a disc."""
+        if self.angles is None:
+            return "o"
+        return MarkerStyle(_ARROW_HEAD).rotated(deg=-float(self.angles[state]))
+
+
+def map_view(simulator: AbstractSimulator, states: Iterable[int]) -> MapView:
+    """The view of a map; without a layout it has rows for these states."""
+    if simulator.layout is None:
+        return _step_view(simulator, states)
+    return _grid_view(simulator.layout)
+
+
+def _grid_view(layout: GridLayout, margin: int = 1) -> MapView:
+    """A grid map from above; of maps with wide unknown borders, the part that has states."""
+    shape, (left, right, bottom, top) = layout.cells.shape, layout.extent
+    low = np.maximum(layout.positions.min(axis=0) - margin, 0)
+    high = np.minimum(layout.positions.max(axis=0) + 1 + margin, shape)
+    x, y = np.linspace(left, right, shape[1] + 1), np.linspace(top, bottom, shape[0] + 1)
+    pictures = [layout.cells]
+    if layout.backdrop is not None:  # walls may be thinner than a cell
+        ends = np.isin(layout.cells, (GOAL, HAZARD))
+        pictures = [layout.backdrop, np.where(ends, layout.cells, FREE)]
+    return MapView(
+        extent=layout.extent,
+        shape=shape,
+        cells=layout.positions,
+        points=layout.centres(np.arange(len(layout.positions))),
+        aspect=float((high - low)[1] / (high - low)[0]),
+        pictures=tuple(pictures),
+        limits=((x[low[1]], x[high[1]]), (y[high[0]], y[low[0]])),
+        in_metres=layout.corner is not None,
+        angles=layout.angles,
+    )
+
+
+def _step_view(simulator: AbstractSimulator, states: Iterable[int], max_rows: int = 24) -> MapView:
+    """States over steps; `max_rows` bounds the states that get a row, the first ones first."""
+    labels: Any = simulator.labels
+    rows = np.full(simulator.num_states, -1)
+    if _layered(simulator):
+        kinds = sorted({kind for _, kind in labels})
+        names = [f"type {kind}" for kind in kinds]
+        rows[:] = [kinds.index(kind) for _, kind in labels]
+    else:
+        drawn = sorted(list(dict.fromkeys(map(int, states)))[:max_rows])
+        names = [state_name(simulator, state) for state in drawn]
+        rows[drawn] = np.arange(len(drawn))
+    shape = len(names), simulator.horizon + 1
+    extent = (-0.5, shape[1] - 0.5, shape[0] - 0.5, -0.5)
+    return MapView(
+        extent=extent,
+        shape=shape,
+        cells=np.stack([rows, rows], axis=-1).astype(np.int32),
+        points=np.stack([rows, np.where(rows < 0, np.nan, rows)], axis=-1),
+        aspect=float(np.clip(shape[1] / shape[0], 1.0, 2.2)),
+        row_names=tuple(names),
+        limits=(extent[:2], extent[2:]),
+    )
+
+
+def state_name(simulator: AbstractSimulator, state: int, longest: int = 24) -> str:
+    """Label of a state as one short line of text."""
+    label = simulator.states[state]
+    parts = label if isinstance(label, tuple) else (label,)
+    text = ", ".join("".join(c if c.isprintable() else "�" for c in str(part)) for part in parts)
+    text = f"({text})" if isinstance(label, tuple) else text
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def action_name(simulator: AbstractSimulator | None, action: int) -> str:
+    """Name of an action, or its number."""
+    if simulator is None or simulator.action_names is None:
+        return f"action {action}"
+    return simulator.action_names[action]
+
+
+def absorbing(simulator: AbstractSimulator, h: int = 0) -> NDArray[np.bool_]:
+    """States that no action leaves at step h, and that give no reward then, [S]."""
+    successor, probabilities = simulator.transitions_at(h)
+    stays = (successor == np.arange(len(successor))[:, None, None]) | (probabilities == 0)
+    silent: NDArray[np.bool_] = (simulator.reward_at(h) == 0).all(axis=1)
+    return silent & stays.all(axis=(1, 2))
+
+
+def route_states(plan: RobustPlan, start: int, h: int = 0) -> list[int]:
+    """States at steps h … H if every action has its intended outcome."""
+    states = [start]
+    for step in range(h, plan.simulator.horizon):
+        state = states[-1]
+        states.append(int(plan.simulator.intended(step)[state, plan.actions[step, state]]))
+    return states
+
+
+@style()
+def plan_figure(
+    plan: RobustPlan,
+    nominal: RobustPlan | None = None,
+    *,
+    visits: NDArray[np.float64] | None = None,
+    starts: int = 4,
+) -> Figure:
+    """A map with the routes of a robust plan and of the nominal plan (η = 0).
+
+    Parameters
+    ----------
+    nominal
+        Computed if None.
+    visits
+        Expected visits of each state, [S], which colour the cells of a grid map.
+    starts
+        Routes from this many starts at most, the most likely first.
+    """
+    sim = plan.simulator
+    nominal = robust_dp(sim, eta=0.0) if nominal is None else nominal
+    likely = sim.starts[np.argsort(-sim.start_probabilities, kind="stable")][:starts].tolist()
+    robust, direct = ([route_states(each, s) for s in likely] for each in (plan, nominal))
+    view = map_view(sim, [state for route in (*robust, *direct) for state in route])
+    width = float(np.clip((22.0 * view.aspect) ** 0.5, 3.4, 7.2))  # inches
+    size = (width, min(width / view.aspect, 7.0) + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    kinds = view.draw(axes)
+    if visits is not None:
+        total = np.ma.masked_equal(view.raster(0, range(sim.num_states), visits), 0)
+        image = axes.imshow(total, extent=view.extent, cmap="Blues", zorder=1, vmin=0)
+        figure.colorbar(image, ax=axes, label="visits", shrink=0.8)
+    drawn = [(f"plan for η = {plan.eta:g}", robust, ROBUST_LINE)]
+    if robust != direct:
+        drawn.append(("nominal plan (η = 0)", direct, NOMINAL_LINE))
+    handles: list[Any] = []
+    for name, routes, look in drawn:
+        for route in routes:
+            axes.plot(*view.places(range(len(route)), route).T, solid_capstyle="round", **look)
+        handles.append(Line2D([], [], label=name, **look))
+    mark: dict[str, Any] = {"color": PALETTE["ink"], "markersize": 13, "zorder": 8}
+    mark |= {"linestyle": "none", "markeredgecolor": "white"}
+    for start in likely:
+        axes.plot(*view.places([0], [start]).T, marker=view.marker(start), **mark)
+    handles += [Line2D([], [], marker="o", label="start", **mark), *kinds]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8.5)
+    return figure
+
+
+def save_plan(plan: RobustPlan, path: str | Path) -> Path:
+    """Draw `plan_figure` into a .png, .svg or .pdf file."""
+    return save_figure(plan_figure(plan), path)
+
+
+def _layered(simulator: AbstractSimulator, max_types: int = 12) -> bool:
+    """Whether labels are (layer, type), and every action leads from layer h to layer h + 1."""
+    labels: Any = simulator.labels or [()]
+    if not all(isinstance(x, tuple) and [type(n) for n in x] == [int, int] for x in labels):
+        return False
+    layer, kind = np.array(labels).T
+    inner = layer < min(simulator.horizon, layer.max())
+    after = layer[simulator.successor_at(0)[inner].reshape(int(inner.sum()), -1)]
+    return len(np.unique(kind)) <= max_types and bool((after == layer[inner][:, None] + 1).all())

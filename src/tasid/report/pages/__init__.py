@@ -1,1 +1,0 @@
-"""Pages: what a run recorded, read, checked and laid out."""

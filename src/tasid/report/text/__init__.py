@@ -1,1 +1,0 @@
-"""Numbers and findings in words."""

@@ -1,0 +1,1 @@
+"""Map sources: how abstract simulators are made from tables, text, functions and robot maps."""

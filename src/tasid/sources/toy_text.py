@@ -1,0 +1,195 @@
+"""Simulators from Gymnasium toy-text environments, by their tables `P`.
+
+P[s][a] lists (probability, next state, reward, done). States keep their numbers. A state in which
+episodes end is absorbing without reward. A state that episodes both end in and pass through gets a
+second, absorbing copy after all others.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.layout import FREE, GOAL, HAZARD, GridLayout
+from tasid.simulator import AbstractSimulator, SimulatorError
+from tasid.sources.function import padded_tables
+
+Outcomes = list[tuple[float, int, float]]
+"""(probability, next state, reward) of a state and action, as listed."""
+
+
+def from_toy_text(
+    env: Any, *, horizon: int | None = None, deterministic: str | None = None, **options: Any
+) -> AbstractSimulator:
+    """Simulator of a toy-text environment (FrozenLake, CliffWalking, Taxi, …).
+
+    Parameters
+    ----------
+    env
+        An environment, or the id of one, which is made with `options`.
+    horizon
+        Steps of an episode; the environment's own limit if None.
+    deterministic
+        None keeps the table as it is. "most-likely" gives the deterministic map of the most likely
+        successors; its `implied_eta` is the smallest η for which the environment is an
+        η-perturbation of that map, None if there is none.
+    """
+    if isinstance(env, str):
+        import gymnasium
+
+        try:
+            env = gymnasium.make(env.removeprefix("gym:"), **options)
+        except Exception as error:  # code of the environment's author runs here
+            raise SimulatorError(
+                f"env: {env} cannot be made: {type(error).__name__}: {error}"
+            ) from error
+    if deterministic not in (None, "most-likely"):
+        raise SimulatorError(f"deterministic: {deterministic!r} is neither None nor 'most-likely'")
+    if horizon is None:
+        horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
+        if horizon is None:
+            raise SimulatorError("horizon: None, and the environment has no limit of its own")
+    base = getattr(env, "unwrapped", env)
+    name = type(base).__name__
+    if getattr(base, "fickle_passenger", False):
+        warnings.warn(f"{name}: the fickle passenger is not in the table P", stacklevel=2)
+    try:
+        table = [
+            [
+                [(float(p), int(s), float(r), bool(end)) for p, s, r, end in base.P[state][action]]
+                for action in range(len(base.P[state]))
+            ]
+            for state in range(len(base.P))
+        ]
+        mu = np.asarray(base.initial_state_distrib, np.float64).ravel()
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SimulatorError(
+            f"env: {name} has no table P[state][action] of (probability, next state, reward, done) "
+            f"with initial_state_distrib ({error}); for other environments use from_function"
+        ) from None
+    starts = np.flatnonzero(mu)
+    rows, copied = _absorbing(table, starts.tolist())
+    successor, probabilities, reward = padded_tables(rows)
+    implied_eta = None
+    if deterministic is not None:
+        successor, reward, implied_eta = _most_likely(rows)
+        probabilities = None
+        if implied_eta is None:
+            warnings.warn(f"{name}: it is no perturbation of this map for any η", stacklevel=2)
+    return AbstractSimulator(
+        successor,
+        reward,
+        probabilities=probabilities,
+        horizon=horizon,
+        start=starts,
+        start_probabilities=mu[starts] / mu[starts].sum(),
+        states=[*range(len(table)), *((s, "done") for s in copied)] if copied else None,
+        layout=_layout(base, rows, [*range(len(table)), *copied]),
+        source=f"toy text {name}",
+        implied_eta=implied_eta,
+    )
+
+
+def _absorbing(table: list[Any], starts: list[int]) -> tuple[list[list[Outcomes]], list[int]]:
+    """Absorbing states instead of `done`, and the states that have an absorbing copy."""
+    passed, ended, waiting = set(starts), set[int](), list(starts)
+    while waiting:
+        outcomes = [outcome for row in table[waiting.pop()] for outcome in row if outcome[0] > 0]
+        ended.update(s for _, s, _, end in outcomes if end)
+        new = {s for _, s, _, end in outcomes if not end} - passed
+        passed |= new
+        waiting.extend(new)
+    stays = {s for s in ended if all(o[1] == s and o[2] == 0 for row in table[s] for o in row)}
+    copied = sorted((passed & ended) - stays)
+    copy = {s: len(table) + i for i, s in enumerate(copied)}
+    rows = [
+        [
+            []  # stays without reward
+            if s in ended and s not in copy
+            else [(p, copy.get(t, t) if end else t, r) for p, t, r, end in outcomes if p > 0]
+            for outcomes in row
+        ]
+        for s, row in enumerate(table)
+    ]
+    return rows + [[[] for _ in table[0]] for _ in copied], copied
+
+
+def _most_likely(rows: list[list[Outcomes]]) -> tuple[Any, Any, float | None]:
+    """Intended successors and rewards [S, A], and the smallest η that explains the table.
+
+    Slips that lead to the same state can outweigh the intended move. Where the most likely entry
+    explains all actions of a state with a smaller η than the most likely successor, it is used.
+    """
+    successor = np.zeros((len(rows), len(rows[0])), np.int64)
+    reward = np.zeros(successor.shape)
+    eta = 0.0
+    for s, row in enumerate(rows):
+        outcomes = [o or [(1.0, s, 0.0)] for o in row]
+        readings = []
+        for merge in (True, False):
+            chosen = [_likeliest(o, merge) for o in outcomes]
+            to, r = np.array([t for t, _ in chosen]), np.array([x for _, x in chosen])
+            readings.append((max(_state_eta(o, a, to, r) for a, o in enumerate(outcomes)), to, r))
+        own, successor[s], reward[s] = min(readings, key=lambda reading: reading[0])
+        eta = max(eta, own)
+    return successor, reward, None if eta == np.inf else round(eta, 12)
+
+
+def _likeliest(outcomes: Outcomes, merge: bool) -> tuple[int, float]:
+    """Next state and reward of the likeliest next state, or of the likeliest entry.
+
+    Among equals the entry nearest to the middle is taken: Gymnasium lists slips to either side
+    around the intended move.
+    """
+    middle = (len(outcomes) - 1) / 2
+
+    def rank(i: int) -> tuple[float, float, float]:
+        mass = sum(p for p, s, _ in outcomes if s == outcomes[i][1]) if merge else 0.0
+        return -round(mass, 9), -round(outcomes[i][0], 9), abs(i - middle)
+
+    return outcomes[min(range(len(outcomes)), key=rank)][1:]
+
+
+def _state_eta(o: Outcomes, a: int, successor: NDArray[Any], reward: NDArray[Any]) -> float:
+    """Smallest η of a row T(· | s, a): 1 minus the largest mass k of the commanded action itself.
+
+    The rest of the mass is spread over actions so that successors and the expected reward come out
+    right. k is bounded by the mass of a's successor and, linearly, by the expected reward.
+    """
+    expected = sum(p * r for p, _, r in o)
+    low = high = 0.0
+    for p, s, _ in o:
+        if s not in successor:
+            return np.inf
+        low += p * reward[successor == s].min()
+        high += p * reward[successor == s].max()
+    slack = 1e-9 * max(1.0, float(np.abs(reward).max()))
+    if not low - slack <= expected <= high + slack:
+        return np.inf
+    own = reward[successor == successor[a]]
+    kept = sum(p for p, s, _ in o if s == successor[a])
+    for room, excess in (
+        (expected - low, reward[a] - own.min()),
+        (high - expected, own.max() - reward[a]),
+    ):
+        if excess > slack:
+            kept = min(kept, max(room, 0.0) / float(excess))
+    return 1.0 - kept
+
+
+def _layout(base: Any, rows: list[list[Outcomes]], places: list[int]) -> GridLayout | None:
+    """FrozenLake draws its map in `desc`; CliffWalking has a `shape` and a cliff."""
+    letters, shape = getattr(base, "desc", None), getattr(base, "shape", None)
+    size = len(base.P)
+    if isinstance(letters, np.ndarray) and letters.ndim == 2 and letters.size == size:
+        cells = np.select([letters == b"G", letters == b"H"], [GOAL, HAZARD], FREE)
+    elif isinstance(shape, tuple) and len(shape) == 2 and shape[0] * shape[1] == size:
+        final = np.array([not any(row) for row in rows[:size]]).reshape(shape)
+        cliff = np.asarray(getattr(base, "_cliff", np.zeros(shape, bool)))
+        cells = np.select([final, cliff], [GOAL, HAZARD], FREE)
+    else:
+        return None
+    return GridLayout(cells.astype(np.uint8), np.stack(np.divmod(places, cells.shape[1]), axis=1))

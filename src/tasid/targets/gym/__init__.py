@@ -1,1 +1,0 @@
-"""Any Gymnasium environment as a target, and ours as Gymnasium environments."""

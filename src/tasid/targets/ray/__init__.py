@@ -1,1 +1,0 @@
-"""Episodes played in the actors of a Ray cluster."""

@@ -1,1 +1,0 @@
-"""Environments of ours: the lock, the lava crossing, the building."""

@@ -1,0 +1,354 @@
+"""The building: its maps and tasks, safety of its plan, its sensors, doors and obstacles."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image
+
+import tasid
+from tasid.keys import Phase, episode_keys
+from tasid.layout import GOAL
+from tasid.simulator import SimulatorError
+from tasid.sources.occupancy import read_map
+from tasid.targets.block import on_device
+from tasid.worlds import random_bits, route_states, route_steps
+from tasid.worlds.building import OFFICE
+from tasid.worlds.building.rays import cast, rectangle_table
+
+ROOM = "########\n#S.....#\n#.####.#\n#.....G#\n########"
+STAIRS = "#########\n#S......#\n#..LLL..#\n#..LLL..#\n#......G#\n#########"
+
+
+def keys(n, first=0):
+    return episode_keys(0, Phase.DIAGNOSIS, first, n)
+
+
+def compiled(function, *inputs, n):
+    """A function of inputs and of n keys of JAX's own type."""
+    wrap = partial(jax.random.wrap_key_data, impl="threefry2x32")
+    return jax.jit(lambda data, *inputs: function(*inputs, wrap(data)))(keys(n), *inputs)
+
+
+@pytest.fixture(scope="module")
+def office():
+    return tasid.make("building", seed=3)
+
+
+def places(sim, states):
+    return {sim.states[s][:2] for s in np.ravel(states)}
+
+
+# Maps, tasks and plans
+
+
+def test_the_office(office):
+    """93 m × 29 m with one connected area, a dock in the north and the goal in the south."""
+    picture, sim = read_map(OFFICE), office.simulator
+    assert picture.pixels.shape == (580, 1860)
+    assert (sim.num_states, sim.horizon, sim.hazards.sum()) == (4324, 135, 48)
+    assert_allclose(sim.states[sim.start][:2], (44.5, 23.5), atol=0.05)
+    [goal] = places(sim, np.flatnonzero(sim.layout.cells[tuple(sim.layout.positions.T)] == GOAL))
+    assert_allclose(goal, (54.5, 1.5), atol=0.05)
+
+
+def test_the_plan_drives_forward_and_around_the_stairs(office):
+    sim = office.simulator
+    for eta, steps in ((0.0, 35), (0.1, 45)):
+        plan = tasid.robust_dp(sim, eta=eta)
+        assert route_steps(plan) == steps
+        actions = [sim.action_names[step.action] for step in plan.route()[:steps]]
+        assert "back" not in actions
+        assert "stay" not in actions
+    cheap = tasid.make("building", reverse_cost=0.0).simulator
+    actions = [step.action for step in tasid.robust_dp(cheap, eta=0.1).route()]
+    assert actions.count(1) > 5
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.1, 0.45])
+def test_no_action_of_the_plan_enters_an_avoidable_hazard(office, eta):
+    """From every pose at every step, also where a hazard would cost less than the way out."""
+    maps = [office.simulator, tasid.make("building", map=STAIRS, starts="anywhere").simulator]
+    for moves in ("compass", "turn", "drive"):
+        maps.append(tasid.AbstractSimulator.from_text_map(STAIRS, moves=moves, step_reward=-0.4))
+    for number, sim in enumerate(maps):
+        assert entered(sim, sim.hazards, eta) == 0
+        assert number < 2 or entered(sim.replace(hazards=None), sim.hazards, eta) > 0
+
+
+def entered(sim, hazards, eta):
+    """How many actions of the plan lead into a hazard although another would not."""
+    intended = sim.intended(0)
+    chosen = intended[np.arange(sim.num_states), tasid.robust_dp(sim, eta=eta).actions]
+    return (hazards[chosen] & ~hazards & ~hazards[intended].all(axis=1)).sum()
+
+
+def test_refusals_give_the_true_reason():
+    closed = "#####\n#SLG#\n#####"
+    lava = "." * 6 + "L" * 200
+    risky = f"{lava}\nS{'.' * 204}G\n{lava}"
+    for options, match in (
+        ({"map": closed}, "every way leads through a hazard"),
+        ({"map": closed.replace("L", "#")}, "walls"),
+        ({"map": risky, "step_reward": 0.0}, "a slip into a hazard costs more"),
+    ):
+        with pytest.raises(SimulatorError, match=match):
+            tasid.make("building", **options)
+    assert tasid.make("building", map=risky, step_reward=0.0, horizon=40).horizon == 40
+
+
+def test_text_maps_files_and_starts(tmp_path, office):
+    file = tmp_path / "room.txt"
+    file.write_text(ROOM)
+    env = tasid.make("building", map=str(file))
+    assert env.simulator.same_tables(tasid.make("building", map=ROOM).simulator)
+    assert env.simulator.num_states == 14 * 4
+    assert tasid.make("building", map=ROOM, headings=8).simulator.num_states == 13 * 8 + 4
+    anywhere = tasid.make("building", map=ROOM, starts="anywhere").simulator
+    assert len(anywhere.starts) == 13 * 4
+    docks = tasid.make("building", starts=5).simulator
+    assert len(places(docks, docks.starts)) == 5
+    assert office.simulator.states[office.simulator.start] == docks.states[docks.starts[0]]
+    near = tasid.make("building", start=(50.5, 8.5, "W"), goal=(48.5, 8.5)).simulator
+    assert_allclose(near.states[near.start][:2], (50.5, 8.5), atol=0.05)
+    assert near.states[near.start][2] == "W"
+    assert near.horizon == 6
+
+
+def test_a_ros_map_without_a_task_gets_one(tmp_path):
+    """Two rooms joined by a corridor; the goal is at one end, the dock far from it."""
+    walls = np.ones((40, 200), np.uint8)
+    walls[5:35, 5:60] = walls[5:35, 140:195] = walls[15:25, 60:140] = 0
+    Image.fromarray(np.array([254, 0], np.uint8)[walls]).save(tmp_path / "m.png")
+    (tmp_path / "m.yaml").write_text(
+        "image: m.png\nresolution: 0.1\norigin: [-10, 5, 0]\nnegate: 0\n"
+        "occupied_thresh: 0.65\nfree_thresh: 0.196\n"
+    )
+    sim = tasid.make("building", map=str(tmp_path / "m.yaml"), starts=2, headings=8).simulator
+    kinds = sim.layout.cells[tuple(sim.layout.positions.T)]
+    [(goal, _)] = places(sim, np.flatnonzero(kinds == GOAL))
+    assert min(abs(goal - -10), abs(goal - 10)) < 2
+    assert all(abs(x - goal) > 5 for x, _ in places(sim, sim.starts))
+    assert route_steps(tasid.robust_dp(sim, eta=0.1)) * 3 <= sim.horizon
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"sensor": "nose"}, "sensor"),
+        ({"beams": 0}, "beams"),
+        ({"starts": 0}, "starts"),
+        ({"starts": 99}, "starts"),
+        ({"goal": (0.5, 3.5)}, "goal"),
+        ({"goal": "here"}, "goal"),
+        ({"goal": (1.5, 3.5)}, "goal"),
+        ({"start": (1.5, 3.5, "up")}, "heading"),
+        ({"start": (3.5, 2.5)}, "start.*nearest"),
+        ({"map": "none.txt"}, r"none\.txt"),
+        ({"robot_radius": 2.0}, "robot_radius|start|fit"),
+        ({"closed_doors": [(0.5, 0.5)]}, "closed_doors"),
+        ({"closed_doors": 9}, "closed_doors"),
+        ({"obstacles": 1.5}, "obstacles"),
+        ({"map": "S...G\n#####", "obstacles": 0.5}, "obstacles"),
+    ],
+)
+def test_wrong_options_are_named(options, match):
+    with pytest.raises(ValueError, match=match):
+        tasid.make("building", **({"map": ROOM} | options))
+
+
+# Rays and the lidar
+
+
+def slab_range(solid, x, y, angle, limit):
+    """The nearest entry into any solid pixel, in float64."""
+    rows, columns = np.nonzero(solid)
+    enter, leave = np.full(rows.size, -math.inf), np.full(rows.size, math.inf)
+    for at, low, step in ((x, columns, math.cos(angle)), (y, rows, math.sin(angle))):
+        ends = (low - at) / step, (low + 1 - at) / step
+        enter, leave = np.maximum(enter, np.minimum(*ends)), np.minimum(leave, np.maximum(*ends))
+    return min(np.where((enter <= leave) & (leave > 0), enter, math.inf).min(), limit)
+
+
+def test_rays_end_at_the_nearest_solid_pixel():
+    rng, exact, total = np.random.default_rng(0), 0, 0
+    program = jax.jit(cast)
+    for density in (0.05, 0.2, 0.5) * 4:
+        solid = np.pad(rng.random((14, 30)) < density, 1, constant_values=True)
+        free = np.argwhere(~solid)
+        y, x = (free[rng.integers(len(free), size=64)] + rng.uniform(0.01, 0.99, (64, 2))).T
+        angle, limit = rng.uniform(-math.pi, math.pi, 64), float(rng.choice([3.0, 100.0]))
+        rays = (np.float32(part) for part in (x, y, np.cos(angle), np.sin(angle)))
+        found = program(on_device(rectangle_table(solid)), *rays, limit)[0]
+        for px, py, turned, distance in zip(x, y, angle, found, strict=True):
+            # Where a ray grazes a corner float32 may decide as one of its neighbours does.
+            near = [slab_range(solid, px, py, turned + e, limit) for e in (0.0, -1e-4, 1e-4)]
+            assert min(near) - 0.01 <= distance <= max(near) + 0.01
+            exact, total = exact + (abs(near[0] - distance) < 1e-3), total + 1
+    assert exact / total > 0.99
+
+
+def test_a_scan_by_hand():
+    """From the middle of a cell in a corridor: ahead, left, behind, right."""
+    quiet = {"noise": 0.0, "dropout": 0.0, "jitter": 0.0, "turn_jitter": 0.0, "beams": 4}
+    env = tasid.make("building", map=ROOM, **quiet, range_limit=3.0)
+    states = {label: i for i, label in enumerate(env.simulator.states)}
+    x, y = next(label[:2] for label in states if abs(label[0] - 3.5) < 0.1 and label[1] > 3)
+    assert (x, y) == (pytest.approx(3.5, abs=0.05), pytest.approx(3.5, abs=0.05))
+    ahead = {"E": 7 - x, "N": 4 - y, "W": x - 1, "S": y - 3}
+    for heading, order in (("E", "ENWS"), ("N", "NWSE")):
+        _, [scan] = env.place(states[x, y, heading], keys(1))
+        assert_allclose(scan, [min(ahead[side], 3.0) for side in order], atol=2e-3)
+
+
+def test_noise_dropouts_and_jitter():
+    options = {"map": ROOM, "beams": 16, "dropout": 0.1, "noise": 0.05, "range_limit": 3.0}
+    still = tasid.make("building", **options, jitter=0.0, turn_jitter=0.0)
+    _, scans = still.place(still.simulator.start, keys(4096))
+    assert ((scans == 0).mean(axis=0) == pytest.approx(0.1, abs=0.03)) is True
+    far = np.median(scans, axis=0) == 3.0
+    assert far.any()
+    assert np.isin(scans[:, far], (0, 3)).all()
+    deviation = np.nanstd(np.where(scans[:, ~far] > 0, scans[:, ~far], np.nan), axis=0)
+    assert_allclose(deviation, 0.05, rtol=0.1)
+    around = tasid.make("building", **options, jitter=0.25, turn_jitter=10.0).emission.surroundings
+    pose = compiled(
+        lambda around, at, keys: around.pose(random_bits(keys, 3), at),
+        *(around, np.zeros(4096, np.int32)),
+        n=4096,
+    )
+    still_pose = np.asarray(around.poses)[0]
+    for at, exact in zip(pose[:2], still_pose[:2], strict=True):
+        offset = (np.ravel(at) - exact) * around.pixel
+        assert np.abs(offset).max() <= 0.25 + 1e-6
+        assert offset.std() == pytest.approx(0.25 / 3**0.5, rel=0.05)
+    turn = np.rad2deg(np.arctan2(*np.ravel([pose.ahead_y, pose.ahead_x]).reshape(2, -1)))
+    assert (turn.min(), turn.max()) == (pytest.approx(-10, abs=0.1), pytest.approx(10, abs=0.1))
+
+
+def test_which_poses_of_the_office_look_alike():
+    """Two rooms are copies, as in real buildings; no action leads to two poses that look alike."""
+    quiet = tasid.make("building", noise=0.0, dropout=0.0, jitter=0.0, turn_jitter=0.0)
+    sim = quiet.simulator
+    _, scans = quiet.place(np.arange(sim.num_states), keys(sim.num_states))
+    _, shown, count = np.unique(scans.round(3), axis=0, return_inverse=True, return_counts=True)
+    alike = count[shown.ravel()] > 1
+    assert 0.01 < alike.mean() < 0.05
+    for row in np.unique(sim.successor, axis=0):
+        states = np.unique(row)
+        assert len(np.unique(shown.ravel()[states])) == len(states)
+
+
+# Camera
+
+
+@pytest.fixture(scope="module")
+def views():
+    """Three environments with one map, one for each sensor, and an episode without an obstacle."""
+    options = {"map": STAIRS, "noise": 0.0, "dropout": 0.0, "beams": 70, "seed": 1}
+    return {name: tasid.make("building", sensor=name, **options) for name in
+            ("lidar", "camera", "both")}  # fmt: skip
+
+
+def test_both_sensors_are_the_camera_above_the_lidar(views):
+    start = views["lidar"].simulator.start
+    pictures, both, scans = (
+        views[name].place(start, keys(64))[1] for name in ("camera", "both", "lidar")
+    )
+    assert both.shape == (64, 66, 64, 3)
+    # Both measure from the same exact pose and differ in noise alone.
+    assert np.abs(both[:, :64].astype(int) - pictures).max() <= 20
+    assert_allclose(both[:, 64:, :, 0].reshape(64, -1)[:, :70], scans * 25.5, atol=0.51)
+    assert not both[:, 65, 6:].any()
+    assert_array_equal(both[:, 64:, :, 0], both[:, 64:, :, 2])
+
+
+def test_stairs_and_walls_in_pictures(views):
+    """Facing the stairs the floor is striped in their colour, which has little blue."""
+    env, sim = views["camera"], views["camera"].simulator
+    blue_share = {}
+    for state, (x, y, heading) in enumerate(sim.states):
+        if abs(x - 4.5) < 0.1 and abs(y - 4.5) < 0.1:
+            picture = env.place(state, keys(64))[1].mean(axis=0)[40:60, 24:40]
+            blue_share[heading] = picture[..., 2].mean() / picture.mean()
+    assert blue_share["S"] < min(blue_share[heading] for heading in "NEW") - 0.2
+    brightness = env.place(sim.start, keys(64))[1].mean(axis=(1, 2, 3))
+    assert 0.5 < brightness.min() / brightness.max() < 0.75  # the light differs between episodes
+
+
+# Doors and obstacles
+
+
+def test_a_closed_door_is_open_on_the_map(office):
+    """Moves through it, to and fro, do not move; nothing else differs, and a detour is left."""
+    env = tasid.make("building", closed_doors=1, seed=3)
+    sim, true = env.simulator, env.latent.world.simulator
+    assert sim.same_tables(office.simulator)
+    plan, wrong = tasid.robust_dp(sim, eta=0.1), np.argwhere(sim.successor != true.successor)
+    assert 2 <= len(wrong) <= 8
+    for s, a in wrong:
+        assert true.successor[s, a] == s
+        assert sim.action_names[a] in ("forward", "back")
+        assert true.reward[s, a] == true.reward[s, 4]
+    route = route_states(plan, sim.starts)[:, 0]
+    assert any(s in route and plan.actions[list(route).index(s), s] == a for s, a in wrong)
+    assert env.latent.robust_value(plan) < 0 < env.latent.optimal_value()
+    facing = np.flatnonzero((sim.successor != true.successor)[:, 0])
+    open_scans, closed_scans = (
+        e.place(facing[0], keys(256))[1][:, 0].mean() for e in (office, env)
+    )
+    assert closed_scans < open_scans - 0.5
+    given = tasid.make("building", map=ROOM, closed_doors=[(6.5, 2.5)])
+    changed = given.latent.world.simulator.successor != given.simulator.successor
+    assert {given.simulator.states[s][2] for s in np.flatnonzero(changed.any(axis=1))} == {"N", "S"}
+
+
+def test_obstacles_block_until_they_make_way():
+    """A robot never enters the place; persons make way half of the time, chairs never."""
+    env = tasid.make("building", map=ROOM, obstacles=1.0, eta=0.0, seed=1)
+    sim, enters = env.simulator, np.asarray(env.circumstances.enters)
+    own = np.asarray(compiled(lambda env, keys: env._draw(keys).spot, env, n=2048))
+    spots = len(env.circumstances.spots)
+    assert_allclose(np.bincount(own, minlength=spots) / 2048, 1 / spots, atol=0.05)
+    for spot in range(2):
+        s, a = np.argwhere(enters == spot)[0]
+        here, own_keys = np.full(2048, s, np.int32), keys(2048)
+        after, *_ = env.step(here, np.full(2048, a, np.int32), 0, own_keys)
+        moved = np.asarray(after) == sim.successor[s, a]
+        assert (np.asarray(after)[~moved] == s).all()
+        share = moved[own == spot].mean()
+        assert share == (pytest.approx(0.5, abs=0.08) if spot % 2 == 0 else 0.0)
+        assert moved[own != spot].all()
+
+
+def test_an_obstacle_is_seen_by_the_lidar():
+    """Its circle shortens the beams that meet it."""
+    quiet = {"noise": 0.0, "dropout": 0.0, "jitter": 0.0, "turn_jitter": 0.0}
+    env = tasid.make("building", map=ROOM, obstacles=1.0, beams=360, **quiet)
+    lidar, states = env.emission, {label: i for i, label in enumerate(env.simulator.states)}
+    at = next(
+        s for label, s in states.items() if abs(label[0] - 1.5) < 0.1 and label[1:] == (3.475, "E")
+    )
+
+    def ranges(env, radius, keys):
+        pose = lidar.surroundings.pose(random_bits(keys, 3), jnp.array([at]))
+        episode = env.circumstances.draw(keys)._replace(
+            x=pose.x[:, 0] + 40.0, y=pose.y[:, 0], radius=radius
+        )
+        return env.emission.ranges(pose, episode)[0]
+
+    seen, free = (
+        np.asarray(compiled(ranges, env, np.array([radius], np.float32), n=1))
+        for radius in (5.0, 0.0)
+    )
+    assert seen[0] == pytest.approx(35 * 0.05, abs=1e-3)
+    width = math.degrees(math.asin(5 / 40))
+    assert np.flatnonzero(seen < free - 1e-3).tolist() == [
+        beam for beam in range(360) if min(beam, 360 - beam) < width
+    ]
