@@ -143,6 +143,13 @@ class AbstractSimulator:
             implied_eta=implied_eta,
         )
 
+    def __repr__(self) -> str:
+        kind = "stochastic, " if self.stochastic else ""
+        return (
+            f"AbstractSimulator({self.source!r}, {kind}states={self.num_states}, "
+            f"actions={self.num_actions}, horizon={self.horizon})"
+        )
+
     @property
     def stochastic(self) -> bool:
         """Whether some transition is random."""

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ class PerturbedMDP:
     """A simulator whose actions are replaced according to ξ."""
 
     simulator: AbstractSimulator
-    xi: NDArray[np.float64]
+    xi: NDArray[np.float64] = field(repr=False)
     """ξ(a' | s, a) as [S, A, A] or ξ_h(a' | s, a) as [H, S, A, A]."""
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ stays over all actions, and the theorem holds among policies with the same restr
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,11 +43,11 @@ class RobustPlan:
 
     simulator: AbstractSimulator
     eta: float
-    actions: NDArray[np.unsignedinteger[Any]]
+    actions: NDArray[np.unsignedinteger[Any]] = field(repr=False)
     """ρ [H, S], in the smallest unsigned integer type; 0 at pairs that were not swept."""
     start_value: float
     """Ṽ at the start: the value of ρ in its worst η-perturbation."""
-    values: NDArray[np.float64] | None
+    values: NDArray[np.float64] | None = field(repr=False)
     """Ṽ [H+1, S] if kept; NaN at pairs that were not swept."""
     states_swept: int
     """Number of (h, s) pairs with a computed action; H·S for complete plans."""
