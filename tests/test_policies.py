@@ -377,7 +377,11 @@ def test_exact_yardsticks_in_a_block_mdp(lock, lock_policy):
     assert exact.worst_case_value <= exact.robust_value <= exact.optimal_value
     assert exact.open_loop_value < exact.robust_value
     oracle = lock.latent.robust_policy(lock_policy.plan)
-    score = tasid.evaluate(oracle, lock.latent.oracle_target(), episodes=4_000)
+    score = tasid.evaluate(oracle, lock, episodes=4_000)
+    own_target = tasid.evaluate(
+        lock.latent.robust_policy(), lock.latent.oracle_target(), episodes=4_000
+    )
+    np.testing.assert_array_equal(score.returns, own_target.returns)
     assert score.ci95[0] - 0.1 < exact.robust_value < score.ci95[1] + 0.1
     open_loop = OpenLoopPolicy(lock, robust_dp(lock.simulator, eta=0.0))
     score = tasid.evaluate(open_loop, lock, episodes=4_000)

@@ -43,6 +43,10 @@ class Policy(abc.ABC):
     plan: RobustPlan | None = None
     """The robust plan it executes, if it has one."""
 
+    def view(self, target: Any) -> Any:
+        """The target as this policy observes it; an oracle observes true states."""
+        return target
+
     @abc.abstractmethod
     def init(self, n: int) -> Memory:
         """Memory of n episodes before their first observation."""

@@ -70,7 +70,7 @@ def evaluate(policy: Policy, env: Target, *, episodes: int = 10_000, seed: int =
     if not is_integer(episodes) or episodes < 1:
         raise ValueError(f"episodes: {episodes!r} is not an integer of 1 or more")
     keys = episode_keys(seed, Phase.EVALUATION, 0, episodes)
-    env = env.with_horizon(policy.horizon)
+    env = policy.view(env.with_horizon(policy.horizon))
     for name in ("horizon", "num_actions", "observation_shape"):
         mine, theirs = getattr(policy, name), getattr(env, name)
         if mine != theirs:

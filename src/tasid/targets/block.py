@@ -29,6 +29,7 @@ from tasid.planning import (
     blind_value,
     optimal_value,
     policy_value,
+    robust_dp,
 )
 from tasid.policy import Policy
 from tasid.simulator import AbstractSimulator
@@ -249,13 +250,19 @@ class Latent:
             circumstances=target.circumstances,
         )
 
-    def robust_policy(self, plan: RobustPlan) -> OraclePolicy:
-        """ρ∘φ* of the paper: the plan, executed in `oracle_target()`, where φ* is the identity."""
+    def robust_policy(self, plan: RobustPlan | None = None) -> OraclePolicy:
+        """ρ∘φ* of the paper: a plan that acts on the true state.
+
+        Without a plan, the robust plan for the η of this environment.
+        """
+        if plan is None:
+            assert self._target is not None
+            plan = robust_dp(self._target.simulator, eta=self._target.options.get("eta", 0.1))
         return OraclePolicy(plan)
 
 
 class OraclePolicy(Policy):
-    """A plan that acts on the true state; evaluate it in `Latent.oracle_target()`."""
+    """A plan that acts on the true state."""
 
     observation_shape = ()
     observation_dtype = "int32"
@@ -265,6 +272,11 @@ class OraclePolicy(Policy):
     def __init__(self, plan: RobustPlan) -> None:
         self.plan = plan
         self.horizon, self.num_actions = plan.simulator.horizon, plan.simulator.num_actions
+
+    def view(self, target: Any) -> BlockMDP:
+        """The target with true states as observations; a target with them is left as it is."""
+        assert isinstance(target, BlockMDP), "an oracle acts in environments with true states"
+        return target.latent.oracle_target() if target.observation_shape else target
 
     def init(self, n: int) -> None:
         """Nothing is remembered."""
@@ -276,7 +288,7 @@ class OraclePolicy(Policy):
         return None, self.plan.actions[h][observations].astype(np.int32)
 
     def save(self, path: str | Path) -> Path:
-        """Refused: outside of `Latent.oracle_target()` it has no observations."""
+        """Refused: it has no observations to act on outside of environments with true states."""
         raise TypeError(f"save: {path}: an oracle policy reads true states; save its plan instead")
 
 
