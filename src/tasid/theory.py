@@ -20,12 +20,6 @@ The appendix charges an error at step j to every later action, and each of those
 step suffices. In either case the one-step bound must hold at all steps at once, hence with δ/H at
 each (`union=True`), which the paper omits.
 
-**Outcome classes (ours).** In a state, the actions with the same successor form an outcome class;
-k ≥ 2 bounds their number. If the explored step draws a class uniformly and executes its one
-representative, and a share ≥ w of the roll-ins follows the policy, then
-c = k (1+(k−2)η)² / ((1−η) w) ≤ k³/w takes the place of |A|³. The parts: (1+(k−2)η)² from the
-posterior gap between classes, k/(1−η) from the change of measure, 1/w from the mixture.
-
 **Several starts (Algorithms 3 and 4, appendix C).** N start states, each of probability ≥ μ; any
 two differ by at least Γ in total variation of their next-state distribution, averaged over actions.
 n₀ real-or-imposter transitions train a regressor of complexity C with error Δ = √(C ln(1/δ)/n₀);
@@ -37,11 +31,9 @@ if Δ is small enough that clusters match states one to one and are pure up to �
   reading     Δ at most                      impurity ε₀ ≤        n₀ = max{…} · |A|⁴C ln(1/δ)/Γ²
   printed     μ²Γ(1−(1−2μ/N)²)/(32N²|A|²)    16N²|A|²Δ/(Γμ²)      256G²N⁴/(ε²μ⁴), 1024N⁴/μ⁶
   corrected   μ³Γ/(16N³|A|²)                 16N²|A|²Δ/(Γμ²)      256G²N⁴/(ε²μ⁴), 256N⁶/μ⁶
-  direct      μ²Γ/(8N²|A|²)                  8N²|A|²Δ/(Γμ²)       64G²N⁴/(ε²μ⁴), 64N⁴/μ⁴
 
-The printed second term falls short of its own proof once N > 2. `direct` is ours: with
-q = P(s, σ(s)) ≥ μ/N and p = P(σ(s)), q(p−q) ≤ Δ' bounds the impurity (p−q)/p by N²Δ'/μ². The
-paper prints n_t with ln(N/δ); its proof needs ln(N²/δ).
+The printed second term falls short of its own proof once N > 2. The paper prints n_t with ln(N/δ);
+its proof needs ln(N²/δ).
 
 Counts are exact: numbers become fractions and are rounded up once. A count within 2⁻⁴⁰ of an
 integer, relatively, is that integer, since logarithms are known no better.
@@ -62,7 +54,7 @@ from numpy.typing import ArrayLike
 from tasid.simulator import is_integer
 
 Reading = Literal["algorithm", "appendix", "coupling"]
-StartReading = Literal["printed", "corrected", "direct"]
+StartReading = Literal["printed", "corrected"]
 
 
 # Binomial tails, by the incomplete beta function: scipy.stats takes long to import.
@@ -112,10 +104,6 @@ class Setting:
     """δ in (0, 1)."""
     return_range: float | None = None
     """G; None is the paper's G = H."""
-    outcomes: int | None = None
-    """k: explore and predict at most k outcome classes instead of actions."""
-    weight: float = 1.0
-    """w: share of roll-ins by the policy itself; with `outcomes` only."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "actions"):
@@ -123,30 +111,19 @@ class Setting:
         _real("eta", self.eta, "[0, 0.5)")
         _real("log_class_size", self.log_class_size, "[0, inf)")
         _real("delta", self.delta, "(0, 1)")
-        _real("weight", self.weight, "(0, 1]")
         if self.return_range is not None:
             _real("return_range", self.return_range, "(0, inf)")
-        if self.outcomes is not None and _integer("outcomes", self.outcomes, 2) > self.actions:
-            raise ValueError(f"outcomes: {self.outcomes} exceeds the {self.actions} actions")
 
     @property
     def range(self) -> Fraction:
         """G."""
         return Fraction(self.horizon if self.return_range is None else self.return_range)
 
-    @property
-    def factor(self) -> Fraction:
-        """|A|³, or c with outcome classes."""
-        if self.outcomes is None:
-            return Fraction(self.actions**3)
-        k, eta = self.outcomes, Fraction(self.eta)
-        return k * (1 + (k - 2) * eta) ** 2 / ((1 - eta) * Fraction(self.weight))
-
     def errors_times_n(self, *, union: bool) -> Fraction:
         """n_D times the one-step error bound: 8|A|³L/(1−2η)²."""
         log = math.log(self.horizon) * union - math.log(self.delta)
         log_term = Fraction(self.log_class_size) + Fraction(log)
-        return 8 * self.factor * log_term / (1 - 2 * Fraction(self.eta)) ** 2
+        return 8 * self.actions**3 * log_term / (1 - 2 * Fraction(self.eta)) ** 2
 
     def loss_times_n(self, reading: Reading, union: bool | None) -> Fraction:
         """n_D times the bound of the loss ε: G·K times the one-step bound."""
@@ -201,47 +178,24 @@ def one_step_error_bound(setting: Setting, *, n_decode: int, union: bool = False
     return float(setting.errors_times_n(union=union) / _integer("n_decode", n_decode, 1))
 
 
-def any_error_bound(
-    setting: Setting,
-    *,
-    n_decode: int,
-    steps: int | None = None,
-    start_error: float = 0.0,
-    union: bool = True,
+def wrong_actions_bound(
+    setting: Setting, *, n_decode: int, steps: int | None = None, start_error: float = 0.0
 ) -> float:
-    """P(state estimate wrong within h steps) ≤ h · one-step bound + ε₀; h = H by default (ours)."""
+    """E[number of the first h actions that differ from the robust policy's]; h = H by default.
+
+    At most h · P(state estimate wrong within h steps), and that at most h · one-step bound + ε₀.
+    Appendix B, h-step lemma; it prints +ε₀, but a wrong start may spoil all h actions.
+    """
     h = setting.horizon if steps is None else _integer("steps", steps, 1)
     if h > setting.horizon:
         raise ValueError(f"steps: {h} exceeds the horizon {setting.horizon}")
-    error = h * setting.errors_times_n(union=union) / _integer("n_decode", n_decode, 1)
-    return float(error + _real("start_error", start_error, "[0, 1]"))
-
-
-def wrong_actions_bound(
-    setting: Setting,
-    *,
-    n_decode: int,
-    steps: int | None = None,
-    start_error: float = 0.0,
-    union: bool = False,
-) -> float:
-    """E[number of the first h actions that differ from the robust policy's] ≤ h · any-error bound.
-
-    Appendix B, h-step lemma; it prints +ε₀, but a wrong start may spoil all h actions.
-    """
-    bound = any_error_bound(
-        setting, n_decode=n_decode, steps=steps, start_error=start_error, union=union
-    )
-    return (setting.horizon if steps is None else steps) * bound
+    wrong_start = float(_real("start_error", start_error, "[0, 1]"))
+    return h * (h * one_step_error_bound(setting, n_decode=n_decode) + wrong_start)
 
 
 def action_gap(setting: Setting) -> float:
-    """Least posterior lead of the right action, or outcome class, over any other.
-
-    (1−2η)/|A| for actions (appendix B), (1−2η)/(1+(k−2)η) for k outcome classes.
-    """
-    eta, k = Fraction(setting.eta), setting.outcomes
-    return float((1 - 2 * eta) / (setting.actions if k is None else 1 + (k - 2) * eta))
+    """(1−2η)/|A|: least posterior lead of the right action over any other (appendix B)."""
+    return float((1 - 2 * Fraction(setting.eta)) / setting.actions)
 
 
 # Several start states (Algorithms 3 and 4)
@@ -310,7 +264,6 @@ def start_budget(
     pure, separate = {
         "printed": (256 * loss**2, 1024 / mu**2),
         "corrected": (256 * loss**2, 256 * n**2 / mu**2),
-        "direct": (64 * loss**2, Fraction(64)),
     }[reading]
     unit = n**4 * setting.actions**4 / (Fraction(start.margin) ** 2 * mu**4)
     n_cluster = _ceiling(max(pure, separate) * unit * start.noise)
@@ -327,7 +280,7 @@ def regression_error_limit(start: StartSetting, *, reading: StartReading = "corr
     _choice("reading", reading, StartReading)
     n, mu = start.starts, Fraction(start.min_probability)
     y = 2 * mu / n
-    share = {"printed": (1 - (1 - y) ** 2) / 32, "corrected": y / 32, "direct": Fraction(1, 8)}
+    share = {"printed": (1 - (1 - y) ** 2) / 32, "corrected": y / 32}
     unit = mu**2 * Fraction(start.margin) / (n * start.setting.actions) ** 2
     return float(share[reading] * unit)
 
@@ -338,14 +291,10 @@ def pair_confusion_bound(start: StartSetting, *, error: float) -> float:
     return float(8 * start.setting.actions**2 * error_bound / Fraction(start.margin))
 
 
-def purity_bound(
-    start: StartSetting, *, error: float, reading: StartReading = "corrected"
-) -> float:
+def purity_bound(start: StartSetting, *, error: float) -> float:
     """P(a cluster's first observation comes from the cluster's state) ≥ 1 − ε₀ of the table."""
-    _choice("reading", reading, StartReading)
     scale = (start.starts / start.min_probability) ** 2
-    twice = 1 if reading == "direct" else 2
-    return 1 - twice * scale * pair_confusion_bound(start, error=error)
+    return 1 - 2 * scale * pair_confusion_bound(start, error=error)
 
 
 # The table of `tasid budget`
@@ -379,8 +328,6 @@ class BudgetTable:
     """Episodes of Algorithm 2 as printed, (H−1)·n_D."""
     readings: list[dict[str, Any]]
     """Counts by reading, with and without the union bound; `stated` marks the reading's own."""
-    outcome: list[dict[str, Any]]
-    """Counts with outcome classes (reading "coupling")."""
     starts: list[dict[str, Any]]
     """Counts of Algorithms 3 and 4 by reading; empty for one start state."""
     practice: dict[str, Any]
@@ -396,8 +343,6 @@ def budget(
     delta: float = 0.1,
     log_class_size: float | None = None,
     return_range: float | None = None,
-    outcomes: int = 3,
-    weight: float = 0.5,
     starts: int | None = None,
     min_probability: float | None = None,
     margin: float | None = None,
@@ -405,8 +350,7 @@ def budget(
 ) -> BudgetTable:
     """All counts for one setting.
 
-    Defaults: ln|F| of the paper's network on the lock, G = H, the lock's k = 3 outcome classes,
-    w = ½, equally likely starts.
+    Defaults: ln|F| of the paper's network on the lock, G = H, equally likely starts.
     """
     size = lock_class_size(horizon, actions) if log_class_size is None else log_class_size
     setting = Setting(
@@ -424,14 +368,6 @@ def budget(
         for reading in get_args(Reading)
         for union in (False, True)
     ]
-    outcome = []
-    if actions > 1:
-        explored = replace(setting, outcomes=min(outcomes, actions), weight=weight)
-        for union in (False, True):
-            counts = decoding_budget(explored, epsilon=epsilon, reading="coupling", union=union)
-            described = {"outcomes": explored.outcomes, "weight": weight, "union": union}
-            ratio = float(explored.factor / setting.factor)
-            outcome.append({**described, "ratio": ratio, **vars(counts)})
     by_start = []
     if starts is not None:
         if margin is None or complexity is None:
@@ -459,7 +395,7 @@ def budget(
     }
     inputs = horizon, actions, eta, epsilon, delta, size, float(setting.range)
     n_decode, n_total = printed.n_decode, printed.n_total
-    return BudgetTable(*inputs, n_decode, n_total, readings, outcome, by_start, practice)
+    return BudgetTable(*inputs, n_decode, n_total, readings, by_start, practice)
 
 
 def lock_class_size(horizon: int, actions: int) -> float:

@@ -159,8 +159,6 @@ def budget(
         float | None, typer.Option(help="ln|F|; the paper's network.")
     ] = None,
     return_range: Annotated[float | None, typer.Option(help="Range G of returns; H.")] = None,
-    outcomes: Annotated[int, typer.Option(help="Most outcomes k of a state.")] = 3,
-    weight: Annotated[float, typer.Option(help="Least share w of the policy's roll-ins.")] = 0.5,
     starts: Annotated[int | None, typer.Option(help="Number of start states N.")] = None,
     min_probability: Annotated[float | None, typer.Option(help="Least probability μ; 1/N.")] = None,
     margin: Annotated[float | None, typer.Option(help="Margin Γ between starts.")] = None,
@@ -181,10 +179,9 @@ def _print_budget(table: Mapping[str, Any]) -> None:
         "coupling": "coupling (ours)",
     }
     rows: list[tuple[Any, ...]] = [("episodes", "per step", "in all")]
-    for row in (*table["readings"], *table["outcome"]):
-        name = names[row["reading"]] if "reading" in row else f"{row['outcomes']} outcomes"
+    for row in table["readings"]:
         union = "union over steps" if row["union"] else "no union"
-        rows.append((f"{name}, {union}", row["n_decode"], row["n_total"]))
+        rows.append((f"{names[row['reading']]}, {union}", row["n_decode"], row["n_total"]))
     for row in table["starts"]:
         rows.append((f"Algorithms 3 and 4, {row['reading']}", row["n_learn"], row["n_total"]))
     for method in ("paper", "belief"):
