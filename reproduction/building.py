@@ -122,7 +122,7 @@ def kidnapped(policy: Any, env: Any, episodes: int, seed: int) -> dict[str, floa
     the true pose.
     """
     sim, at = env.simulator, max(env.horizon // 6, 1)
-    kinds = sim.layout.cells[tuple(sim.layout.positions.T)]
+    kinds = sim.layout.kinds
     to = np.random.default_rng(seed).choice(np.flatnonzero(kinds == FREE), episodes)
     keys = episode_keys(seed, Phase.DIAGNOSIS, 0, episodes)
     oracle = env.latent.robust_policy(policy.plan)

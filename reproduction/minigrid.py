@@ -22,7 +22,7 @@ from reproduction.records import Experiment, Job, Outcome, Record
 from tasid.keys import episode_keys
 from tasid.policies.evaluate import diagnose
 from tasid.report.figures import style
-from tasid.report.maps import plan_figure, route_states
+from tasid.report.maps import plan_figure
 from tasid.report.page import Section, Table, number
 
 ETA, HEIGHT = 0.1, 11
@@ -205,7 +205,7 @@ MAP_TEXT = (
 def observation_figure(env: tasid.BlockMDP, plan: tasid.RobustPlan) -> Drawing:
     """Figure 3b: observations at some steps of the robust route."""
     drawing = Drawing(figsize=(6.4, 1.9), layout="constrained")
-    states = route_states(plan, int(env.simulator.start))
+    states = plan.path([env.simulator.start])[:, 0]
     last = len(dict.fromkeys(states)) - 1  # the goal is absorbing
     steps = sorted({0, last // 3, 2 * last // 3, last})
     for place, h in enumerate(steps):

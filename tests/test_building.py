@@ -18,7 +18,7 @@ from tasid.layout import GOAL
 from tasid.simulator import SimulatorError
 from tasid.sources.occupancy import read_map
 from tasid.targets.block import on_device
-from tasid.worlds import random_bits, route_states, route_steps
+from tasid.worlds import random_bits, route_steps
 from tasid.worlds.building import OFFICE
 from tasid.worlds.building.rays import cast, rectangle_table
 
@@ -54,7 +54,7 @@ def test_the_office(office):
     assert picture.pixels.shape == (580, 1860)
     assert (sim.num_states, sim.horizon, sim.hazards.sum()) == (4324, 135, 48)
     assert_allclose(sim.states[sim.start][:2], (44.5, 23.5), atol=0.05)
-    [goal] = places(sim, np.flatnonzero(sim.layout.cells[tuple(sim.layout.positions.T)] == GOAL))
+    [goal] = places(sim, np.flatnonzero(sim.layout.kinds == GOAL))
     assert_allclose(goal, (54.5, 1.5), atol=0.05)
 
 
@@ -131,7 +131,7 @@ def test_a_ros_map_without_a_task_gets_one(tmp_path):
         "occupied_thresh: 0.65\nfree_thresh: 0.196\n"
     )
     sim = tasid.make("building", map=str(tmp_path / "m.yaml"), starts=2, headings=8).simulator
-    kinds = sim.layout.cells[tuple(sim.layout.positions.T)]
+    kinds = sim.layout.kinds
     [(goal, _)] = places(sim, np.flatnonzero(kinds == GOAL))
     assert min(abs(goal - -10), abs(goal - 10)) < 2
     assert all(abs(x - goal) > 5 for x, _ in places(sim, sim.starts))
@@ -296,7 +296,7 @@ def test_a_closed_door_is_open_on_the_map(office):
         assert true.successor[s, a] == s
         assert sim.action_names[a] in ("forward", "back")
         assert true.reward[s, a] == true.reward[s, 4]
-    route = route_states(plan, sim.starts)[:, 0]
+    route = plan.path(sim.starts)[:, 0]
     assert any(s in route and plan.actions[list(route).index(s), s] == a for s, a in wrong)
     assert env.latent.robust_value(plan) < 0 < env.latent.optimal_value()
     facing = np.flatnonzero((sim.successor != true.successor)[:, 0])

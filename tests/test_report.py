@@ -14,7 +14,7 @@ from PIL import Image
 import tasid
 from tasid.layout import HAZARD, WALL
 from tasid.report.figures import PALETTE, bar_chart, line_chart, svg
-from tasid.report.maps import absorbing, map_view, plan_figure, route_states, save_plan
+from tasid.report.maps import map_view, plan_figure, save_plan
 from tasid.report.page import Section, Table, figure, number, render_page, write_report
 from tasid.report.watch import watch
 from tasid.storage import ArtifactError, read_json, write_json
@@ -205,14 +205,14 @@ def test_routes_do_not_cross_walls(name):
     picture = layout.cells if layout.backdrop is None else layout.backdrop
     left, right, low, high = view.extent
     for eta in (0.0, 0.1):
-        route = route_states(tasid.robust_dp(sim, eta=eta), int(sim.starts[0]))
+        route = tasid.robust_dp(sim, eta=eta).path(sim.starts)[:, 0]
         places = view.places(range(len(route)), route)
         shares = np.linspace(0, 1, 9)[:, None, None]
         x, y = (shares * places[1:] + (1 - shares) * places[:-1]).reshape(-1, 2).T
         row = (y - high) / (low - high) * picture.shape[0]
         column = (x - left) / (right - left) * picture.shape[1]
         assert not np.isin(picture[row.astype(int), column.astype(int)], (WALL, HAZARD)).any()
-        assert absorbing(sim)[route[-1]]
+        assert sim.absorbing(0)[route[-1]]
 
 
 # Episodes
@@ -273,7 +273,7 @@ def test_words_are_true(lock_policy, lock):
 def test_kidnapped_robots_can_still_move():
     env = tasid.make("lava-crossing")
     policy = env.latent.robust_policy(tasid.robust_dp(env.simulator, eta=0.1))
-    stuck = absorbing(env.simulator) | env.simulator.hazards
+    stuck = env.simulator.absorbing(0) | env.simulator.hazards
     for seed in range(25):
         watched = watch(policy, env.latent.oracle_target(), seed=seed, kidnap_at=2)
         assert not stuck[watched.true_states[2]]

@@ -13,7 +13,7 @@ import tasid
 from tasid.keys import Phase, episode_keys
 from tasid.layout import FREE
 from tasid.planning import is_perturbation, policy_value, worst_case_value
-from tasid.worlds import route_states, route_steps
+from tasid.worlds import route_steps
 from tasid.worlds.combination_lock import lock_simulator
 from tasid.worlds.lava_crossing import (
     HIDDEN,
@@ -216,7 +216,7 @@ def test_routes_and_values_of_the_lava_crossing(height):
     for eta in (0.0125, 0.1):
         plan = tasid.robust_dp(sim, eta=eta)
         assert route_steps(plan) == 12
-        rows = sim.layout.positions[route_states(plan, sim.starts)[:, 0], 0]
+        rows = sim.layout.positions[plan.path(sim.starts)[:, 0], 0]
         assert (rows.min(), rows.max()) == (4, 8)
     worlds = [tasid.make("lava-crossing", height=height, seed=seed) for seed in range(5)]
     values = [env.latent.robust_value(plan) for env in worlds]

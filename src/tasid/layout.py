@@ -61,6 +61,11 @@ class GridLayout:
             object.__setattr__(self, name, typed)
 
     @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Kind of the cell of each state [S]."""
+        return self.cells[tuple(self.positions.T)]
+
+    @property
     def angles(self) -> NDArray[np.float64] | None:
         """Heading of each state in degrees, clockwise from north [S]."""
         if self.headings is None:

@@ -242,6 +242,12 @@ class AbstractSimulator:
         """Most likely successor of each state and action at step h, [S, A]."""
         return self._intended[h] if self._intended.ndim == 3 else self._intended
 
+    def absorbing(self, h: int) -> NDArray[np.bool_]:
+        """States that no action leaves at step h, and that give no reward then, [S]."""
+        successor, probabilities = self.transitions_at(h)
+        stays = (successor == np.arange(len(successor))[:, None, None]) | (probabilities == 0)
+        return stays.all(axis=(1, 2)) & (self.reward_at(h) == 0).all(axis=1)
+
     def permitted(self, h: int) -> NDArray[np.bool_] | None:
         """Actions that do not enter a hazard on purpose, [S, A]; None without hazards.
 

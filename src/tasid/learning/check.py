@@ -187,10 +187,8 @@ def _rewards_and_ends(trial: _Trial) -> Result:
     played = trial.play_random(trial.episodes, sim.horizon, 3)
     for h in range(sim.horizon):  # `states` can be reached at step h
         successor, probabilities = (table[states] for table in sim.transitions_at(h))
-        stays = (successor == states[:, None, None]) | (probabilities == 0)
-        absorbing = stays.all(axis=(1, 2)) & ~sim.reward_at(h)[states].any(axis=1)
         ended = int((played.lengths == h).sum())
-        if ended and not absorbing.any():
+        if ended and not sim.absorbing(h)[states].any():
             yield "problem", f"{ended} of {len(played)} end after {h} steps; no state there absorbs"
             return
         known = np.unique(np.append(sim.transition_reward_at(h)[states], 0.0))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tasid.planning.perturbation import check_eta
 from tasid.planning.sweep import start_value, sweep
@@ -72,15 +72,21 @@ class RobustPlan:
 
         On stochastic maps each action leads to its most likely successor.
         """
-        sim = self.simulator
-        state = sim.start if start is None else start
-        steps = []
-        for h in range(sim.horizon):
+        sim, steps = self.simulator, []
+        states = self.path([sim.start if start is None else start])[:-1, 0].tolist()
+        for h, state in enumerate(states):
             action = self.action(h, state)
             reward = float(sim.reward_at(h)[state, action])
             steps.append(RouteStep(h, sim.states[state], action, reward))
-            state = int(sim.intended(h)[state, action])
         return tuple(steps)
+
+    def path(self, states: ArrayLike, h: int = 0) -> NDArray[np.int32]:
+        """States at steps h … H, [H−h+1, n], from these [n] if every action succeeds."""
+        path = [np.asarray(states, np.int32)]
+        for step in range(h, self.simulator.horizon):
+            actions = self.actions[step, path[-1]]
+            path.append(self.simulator.intended(step)[path[-1], actions])
+        return np.stack(path)
 
 
 def robust_dp(

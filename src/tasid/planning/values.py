@@ -134,7 +134,7 @@ def simulator_problems(simulator: AbstractSimulator) -> list[str]:
         )
     layout = simulator.layout
     if layout is not None and (layout.cells == GOAL).any():
-        goal = layout.cells[tuple(layout.positions.T)] == GOAL
+        goal = layout.kinds == GOAL
         near = goal  # a goal can be reached from these states in the steps that are left
         for h in reversed(range(simulator.horizon)):
             near = goal | near[simulator.successor_at(h)].reshape(len(goal), -1).any(axis=1)

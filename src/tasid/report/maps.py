@@ -182,23 +182,6 @@ def action_name(simulator: AbstractSimulator | None, action: int) -> str:
     return simulator.action_names[action]
 
 
-def absorbing(simulator: AbstractSimulator, h: int = 0) -> NDArray[np.bool_]:
-    """States that no action leaves at step h, and that give no reward then, [S]."""
-    successor, probabilities = simulator.transitions_at(h)
-    stays = (successor == np.arange(len(successor))[:, None, None]) | (probabilities == 0)
-    silent: NDArray[np.bool_] = (simulator.reward_at(h) == 0).all(axis=1)
-    return silent & stays.all(axis=(1, 2))
-
-
-def route_states(plan: RobustPlan, start: int, h: int = 0) -> list[int]:
-    """States at steps h … H if every action has its intended outcome."""
-    states = [start]
-    for step in range(h, plan.simulator.horizon):
-        state = states[-1]
-        states.append(int(plan.simulator.intended(step)[state, plan.actions[step, state]]))
-    return states
-
-
 @style()
 def plan_figure(
     plan: RobustPlan,
@@ -221,7 +204,7 @@ def plan_figure(
     sim = plan.simulator
     nominal = robust_dp(sim, eta=0.0) if nominal is None else nominal
     likely = sim.starts[np.argsort(-sim.start_probabilities, kind="stable")][:starts].tolist()
-    robust, direct = ([route_states(each, s) for s in likely] for each in (plan, nominal))
+    robust, direct = ([each.path([s])[:, 0].tolist() for s in likely] for each in (plan, nominal))
     view = map_view(sim, [state for route in (*robust, *direct) for state in route])
     width = float(np.clip((22.0 * view.aspect) ** 0.5, 3.4, 7.2))  # inches
     size = (width, min(width / view.aspect, 7.0) + 0.9)

@@ -23,7 +23,7 @@ from tasid.planning.robust_dp import RobustPlan, robust_dp
 from tasid.policies import load
 from tasid.policy import Policy
 from tasid.report.figures import REFERENCES, bar_chart, is_number, line_chart, svg
-from tasid.report.maps import absorbing, action_name, plan_figure
+from tasid.report.maps import action_name, plan_figure
 from tasid.report.watch import watch
 from tasid.storage import ArtifactError, read_json, write_bytes_atomically
 from tasid.targets.registry import ENVIRONMENTS, make
@@ -237,7 +237,7 @@ def _plan(plan: RobustPlan, visits: Sequence[float] | None) -> Section:
     caption = "Routes if every action has its intended outcome."
     figures = [figure(plan_figure(plan, nominal), caption)]
     if visits and sim.layout is not None:
-        moving = np.where(absorbing(sim), 0.0, visits)
+        moving = np.where(sim.absorbing(0), 0.0, visits)
         chart = plan_figure(plan, nominal, visits=moving)
         caption = "Expected visits of each cell while learning; absorbing states are left out."
         figures.append(figure(chart, caption))

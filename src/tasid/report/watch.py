@@ -29,7 +29,7 @@ from tasid.hmm.transitions import TransitionGraph
 from tasid.keys import Keys, Phase, episode_keys
 from tasid.policy import Policy
 from tasid.report.figures import PALETTE, style
-from tasid.report.maps import MapView, absorbing, action_name, map_view, route_states, state_name
+from tasid.report.maps import MapView, action_name, map_view, state_name
 from tasid.simulator import AbstractSimulator
 from tasid.storage import write_bytes_atomically
 from tasid.targets.base import State, Target
@@ -104,7 +104,7 @@ class WatchedEpisode:
         if self.simulator is None or states is None:
             return len(self.actions)
         sim = self.simulator
-        over = [absorbing(sim, h) for h in range(len(states) if sim.time_varying else 1)]
+        over = [sim.absorbing(h) for h in range(len(states) if sim.time_varying else 1)]
         active = [
             reward or not over[h % len(over)][states[h]] for h, reward in enumerate(self.rewards)
         ]
@@ -151,7 +151,7 @@ class WatchedEpisode:
             known = [s for s in (self.true_states, self.states) if s is not None]
             states = [int(state) for column in known for state in column]
             if plan is not None and states:
-                states += route_states(plan, states[0])
+                states += plan.path(states[:1])[:, 0].tolist()
             if self.beliefs is not None:
                 states += np.flatnonzero(self.beliefs.max(axis=0) > 0.05).tolist()
             view = map_view(sim, states)
@@ -232,7 +232,7 @@ def watch(
         if not 0 < kidnap_at < target.horizon:
             raise ValueError(f"kidnap_at: {kidnap_at} is not in 1 … {target.horizon - 1}")
         possible = TransitionGraph.from_simulator(sim).states_at(kidnap_at)
-        kept = ~absorbing(sim, kidnap_at) & (True if sim.hazards is None else ~sim.hazards)
+        kept = ~sim.absorbing(kidnap_at) & (True if sim.hazards is None else ~sim.hazards)
         states = [state for state in possible.tolist() if state >= 0 and kept[state]]
         to = int(np.random.default_rng((seed, episode)).choice(states))
         target = KidnappedTarget(target, kidnap_at, to)
@@ -364,7 +364,7 @@ def _draw_map(axes: Axes, episode: WatchedEpisode, view: MapView, h: int) -> lis
         handles.append(Patch(facecolor=PALETTE["learned"], alpha=0.4, label="belief"))
     axes.set(xlim=limits[0], ylim=limits[1], aspect="auto" if sim.layout is None else "equal")
     if plan is not None and episode.states is not None:
-        route = route_states(plan, int(episode.states[h]), h)
+        route = plan.path(episode.states[[h]], h)[:, 0]
         axes.plot(*view.places(np.arange(h, h + len(route)), route).T, **PLANNED_LINE)
         handles.append(Line2D([], [], **PLANNED_LINE))
     for states, line, mark in (

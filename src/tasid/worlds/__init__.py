@@ -13,8 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
 
 from tasid.layout import GOAL
 from tasid.planning import RobustPlan, robust_dp
@@ -49,23 +47,9 @@ def robust_horizon(sim: AbstractSimulator, *, shortest: int, longest: int) -> in
 
 def route_steps(plan: RobustPlan) -> int | None:
     """Steps to a goal without slips, from the farthest start; None if one does not arrive."""
-    routes = goals(plan.simulator)[route_states(plan, plan.simulator.starts)]
+    assert plan.simulator.layout is not None, "grid maps have a layout"
+    routes = (plan.simulator.layout.kinds == GOAL)[plan.path(plan.simulator.starts)]
     return int(routes.argmax(axis=0).max()) if routes.any(axis=0).all() else None
-
-
-def route_states(plan: RobustPlan, starts: NDArray[np.integer]) -> NDArray[np.int32]:
-    """States that the plan visits from each start without slips, [H+1, n]."""
-    states = [np.asarray(starts, np.int32)]
-    for h in range(plan.simulator.horizon):
-        intended = plan.simulator.intended(h)
-        states.append(intended[states[-1], plan.actions[h][states[-1]]])
-    return np.stack(states)
-
-
-def goals(sim: AbstractSimulator) -> NDArray[np.bool_]:
-    """Which states of a grid map are goals, [S]."""
-    assert sim.layout is not None, "grid maps have a layout"
-    return sim.layout.cells[tuple(sim.layout.positions.T)] == GOAL
 
 
 def check_options(

@@ -25,7 +25,7 @@ from tasid.simulator import AbstractSimulator, SimulatorError
 from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map, read_text
 from tasid.sources.occupancy import Lattice, OccupancyMap, Place, read_map
 from tasid.targets.block import BlockMDP, json_options
-from tasid.worlds import ROUTE_ETA, check_options, robust_horizon, route_states, route_steps
+from tasid.worlds import ROUTE_ETA, check_options, robust_horizon, route_steps
 from tasid.worlds.building.circumstances import obstacles_on_route
 from tasid.worlds.building.sensors import make_sensor
 
@@ -255,7 +255,7 @@ def _doors_on_route(close: Any, picture: OccupancyMap, sim: AbstractSimulator, n
     """The n narrowest doors on the robust route that leave another way if all are closed."""
     assert sim.layout is not None
     plan = robust_dp(sim, eta=ROUTE_ETA)
-    route = route_states(plan, sim.starts[:1])[:, 0]
+    route = plan.path(sim.starts[:1])[:, 0]
     moves = route[:-1], plan.actions[np.arange(sim.horizon), route[:-1]]
     points = sim.layout.centres(route)
     points = np.unique(np.concatenate([points, (points[1:] + points[:-1]) / 2]), axis=0)

@@ -14,7 +14,7 @@ from tasid.layout import FREE
 from tasid.planning import PerturbedMDP, robust_dp
 from tasid.simulator import AbstractSimulator, SimulatorError
 from tasid.targets.block import Worlds, on_device
-from tasid.worlds import ROUTE_ETA, random_bits, route_states, route_steps, uniform
+from tasid.worlds import ROUTE_ETA, random_bits, route_steps, uniform
 
 RADIUS = (0.25, 0.22)
 HEIGHT = (1.75, 0.9)
@@ -112,7 +112,7 @@ def obstacles_on_route(
     positions = sim.layout.positions
     spots: list[tuple[int, int]] = []
     if chance > 0:
-        route = route_states(robust_dp(sim, eta=ROUTE_ETA), sim.starts[:1])[:-1, 0]
+        route = robust_dp(sim, eta=ROUTE_ETA).path(sim.starts[:1])[:-1, 0]
         visited = list(dict.fromkeys(map(tuple, positions[route].tolist())))
         margin = max(min(MARGIN, len(visited) // 4), 1)
         free = [p for p in visited[margin:-margin] if sim.layout.cells[p] == FREE]
