@@ -104,11 +104,15 @@ class HiddenMarkovModel:
         sequences: Sequences,
         *,
         counted: NDArray[np.float32] | None = None,
+        score: bool = False,
         **options: Any,
     ) -> Expectation:
-        """The expectation step. `counted` [N, H+1, D] are summed up in place of the features."""
+        """The expectation step. `counted` [N, H+1, D] are summed up in place of the features.
+
+        What EM does not need, `reward_log_likelihood` and `regret`, is 0 unless `score` is set.
+        """
         counted = sequences.features if counted is None else counted
-        run = partial(self._expect_batch, classes, emission, self.options(**options))
+        run = partial(self._expect_batch, classes, emission, self.options(**options), score)
         parts = batches(sequences, self.graph)
         if len(parts) == 1:
             return run(sequences, counted)
@@ -126,6 +130,7 @@ class HiddenMarkovModel:
         classes: Classes,
         emission: Emission,
         options: SmoothingOptions,
+        score: bool,
         batch: Sequences,
         counted: NDArray[np.float32],
     ) -> Expectation:
@@ -139,14 +144,14 @@ class HiddenMarkovModel:
             weights = np.ascontiguousarray(weights[:, columns].T)
             counts[active] += weights.sum(axis=1)
             sums[active] += weights @ counted[:, step.h]
-            if step.agreement is None:
+            if not score or step.agreement is None:
                 continue
             agreement += np.log(np.maximum(step.agreement, options.contradiction))
             if self.advantages is not None:
                 table = self.advantages.at(step.h)
                 table = table if self.slots is None else table[self.slots]
                 values = step.smoothed @ table
-                own = np.take_along_axis(values, batch.actions[:, step.h, None], axis=1)[:, 0]
+                own = values[np.arange(len(batch)), batch.actions[:, step.h]]
                 own[batch.explored[:, step.h] | (batch.lengths <= step.h)] = 0.0
                 regret -= own
         return Expectation(counts, sums, smoother.log_likelihood, agreement, regret)

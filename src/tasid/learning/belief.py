@@ -650,7 +650,7 @@ def held_out_score(
 ) -> HeldOutScore:
     """Score of an emission on episodes that it has not used; `null` is one Gaussian for all."""
     model, classes = labelling
-    expected = model.expect(classes, emission, sequences, use_rewards=False)
+    expected = model.expect(classes, emission, sequences, score=True, use_rewards=False)
     gains = expected.log_likelihood
     if isinstance(emission, GaussianEmission):
         flat = sequences.features.reshape(-1, sequences.features.shape[2])

@@ -203,7 +203,7 @@ def _judged_fits(
     """Fits to the training episodes, of every kind and from every initialisation."""
     for kind, (model, classes) in kinds.items():
         knows_nothing = GaussianEmission.flat(classes.number, features.size, 1)
-        blind = model.expect(classes, knows_nothing, held_out, use_rewards=False)
+        blind = model.expect(classes, knows_nothing, held_out, score=True, use_rewards=False)
         for initialisation in ("forward", "anneal"):
             emission, counts = model.fit(classes, training, model.schedule(initialisation))
             # One Gaussian for all states would be no fair rival: a state that was not observed in
