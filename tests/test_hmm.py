@@ -540,13 +540,13 @@ def test_em_continues_from_what_it_was_given(corridor):
     graph, model, episodes, _, _ = corridor
     sequences, classes = Sequences.of(episodes, graph), Classes.of(graph)
     emission, _ = model.fit(classes, sequences, model.schedule("anneal"))
-    expected = model.expect(classes, emission, sequences, score=True)
+    expected = model.expect(classes, emission, sequences)
     again, _ = model.fit(classes, sequences, model.schedule("warm")[:1], initial=expected)
     before, after = (model.log_evidence(classes, e, sequences) for e in (emission, again))
     assert after == pytest.approx(before, abs=1.0)
     prior = emission.moments(model.plda, has_views=False)
     few = sequences[:1]
-    expected = model.expect(classes, emission, few, score=True)
+    expected = model.expect(classes, emission, few)
     warm, _ = model.fit(classes, few, model.schedule("warm"), initial=expected, prior=prior)
     cold, _ = model.fit(classes, few, model.schedule("forward"))
     held_out = sequences[1:]
