@@ -7,7 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
-NAMES = ("regression", "planning", "belief_table", "speed", "memory", "faults", "building")
+NAMES = ("regression", "planning", "belief_table", "auto", "speed", "memory", "faults", "building")
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """What method belief reaches, setting by setting: episodes, ratios, failures, seconds.
 
-    python -m benchmarks belief_table                  # fixed numbers of episodes, seeds 300 … 309
-    python -m benchmarks belief_table --auto           # 200 runs that decide by themselves
+    python -m benchmarks belief_table                  # seeds 300 … 309
     python -m benchmarks belief_table --read runs.jsonl
 
 One JSON line is appended to --out as each run finishes; runs that are there are not repeated. The
 ratio is the mean return divided by the exact value, in that very target, of the robust plan for an
 oracle that sees the true state. Every episode that touched the target is counted. A run fails if
-its ratio is below 0.95; it fails silently if it gave no warning either.
+its ratio is below 0.95; it fails silently if it gave no warning either. `auto` does the same for
+runs whose episodes the evidence decides.
 """
 
 from __future__ import annotations
@@ -27,30 +27,27 @@ import tasid
 from benchmarks.worlds import Setting, robust_value, settings
 
 SETTINGS = settings()
-AUTO_SETTINGS = (
-    "doorkey-5x5 fourrooms simplecrossing-9x9 empty-8x8 lock-H20 lock-H40 lava building "
-    "lock-4-starts lava-4-docks"
-).split()
 SOLVED = 0.95
 STANDARD_ERROR = 0.005
-"""Of the ratio, which evaluations of our worlds aim for."""
-LEAST, MOST = 2_048, 65_536
-"""Evaluation episodes; wrapped environments play the least."""
+"""Of the ratio, which evaluations aim for."""
+LEAST, MOST, MOST_WRAPPED = 1_024, 65_536, 8_192
+"""Evaluation episodes, of our worlds and of wrapped environments."""
 
 
-def run(setting: Setting, seed: int, episodes: int | str) -> dict[str, Any]:
+def run(setting: Setting, seed: int, episodes: int | str, **options: Any) -> dict[str, Any]:
     """Learn once and evaluate."""
     world = setting.make(seed)
     started = time.perf_counter()
     result = tasid.learn(
-        world.target, world.simulator, eta=setting.eta, episodes=episodes, seed=seed
+        world.target, world.simulator, eta=setting.eta, episodes=episodes, seed=seed, **options
     )
     seconds = time.perf_counter() - started
     robust = robust_value(world, setting.eta)
     score = tasid.evaluate(result.policy, world.target, episodes=LEAST, seed=seed)
     needed = math.ceil((score.returns.std() / robust / STANDARD_ERROR) ** 2)
-    if needed > LEAST and isinstance(world.target, tasid.BlockMDP):
-        score = tasid.evaluate(result.policy, world.target, episodes=min(needed, MOST), seed=seed)
+    if needed > LEAST:
+        most = MOST if isinstance(world.target, tasid.BlockMDP) else MOST_WRAPPED
+        score = tasid.evaluate(result.policy, world.target, episodes=min(needed, most), seed=seed)
     error = score.returns.std() / math.sqrt(score.returns.size) / abs(robust)
     return {
         "episodes": result.episodes,
@@ -62,27 +59,22 @@ def run(setting: Setting, seed: int, episodes: int | str) -> dict[str, Any]:
         "horizon": world.simulator.horizon,
         "stopped": result.diagnostics.stopped,
         "warnings": list(result.diagnostics.warnings),
+        "map_errors": len(result.diagnostics.map_errors),
     }
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table of fixed numbers of episodes and that by auto, as far as there are rows."""
-    tables = []
-    for auto in (False, True):
-        those = [row for row in rows if row["auto"] == auto]
-        if not those:
-            continue
-        lines = [
-            f"{'By auto' if auto else 'Fixed numbers of episodes'}:\n",
-            "| setting | runs | episodes | ratio: median | lowest | < 0.95 | without a warning "
-            "| runs with warnings | s, median |\n|---|---|---|---|---|---|---|---|---|",
-        ]
-        for name in [*SETTINGS, "all"]:
-            group = [row for row in those if name in ("all", row["setting"])]
-            if group:
-                lines.append(_line(name, group))
-        tables.append("\n".join(lines))
-    return "\n\n".join(tables)
+    """A row for each setting that was run, and one for all."""
+    lines = [
+        "| setting | runs | episodes | ratio: median | lowest | < 0.95 | without a warning "
+        "| warned | false map errors | s, median |",
+        "|---" * 10 + "|",
+    ]
+    for name in [*SETTINGS, "all"]:
+        group = [row for row in rows if name in ("all", row["setting"])]
+        if group:
+            lines.append(_line(name, group))
+    return "\n".join(lines)
 
 
 def _line(name: str, rows: Sequence[dict[str, Any]]) -> str:
@@ -97,6 +89,7 @@ def _line(name: str, rows: Sequence[dict[str, Any]]) -> str:
         cells += [f"{np.median(episodes):.0f}{ends}", f"{np.median(ratios):.3f}"]
         cells += [f"{min(ratios):.3f}", str(len(failed)), str(len(silent))]
         cells.append(str(sum(bool(row["warnings"]) for row in done)))
+        cells.append(str(sum(bool(row.get("map_errors")) for row in done)))
         cells.append(f"{np.median([row['seconds'] for row in done]):.0f}")
     if len(done) < len(rows):
         cells[1] += f", {len(rows) - len(done)} ended in an error"
@@ -115,31 +108,32 @@ def seed_range(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def parser(description: str | None, chosen: Sequence[str], seeds: str) -> argparse.ArgumentParser:
+    """The options of a table."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, help="some of them only")
-    parser.add_argument("--seeds", type=seed_range, help="A-B; 300-309, or 300-319 with --auto")
-    parser.add_argument("--auto", action="store_true", help="evidence decides the episodes")
-    parser.add_argument("--episodes", type=int, help="instead of the numbers of the settings")
-    parser.add_argument("--out", type=Path, default=Path("belief_table.jsonl"))
-    parser.add_argument("--read", type=Path, metavar="FILE", help="print the table, run nothing")
-    options = parser.parse_args()
+    result.add_argument("--settings", nargs="+", choices=SETTINGS, default=chosen)
+    result.add_argument("--seeds", type=seed_range, default=seed_range(seeds), help="A-B, or one")
+    result.add_argument("--out", type=Path, default=Path("runs.jsonl"))
+    result.add_argument("--read", type=Path, metavar="FILE", help="print the table, run nothing")
+    return result
+
+
+def table(options: argparse.Namespace, **learning: Any) -> None:
+    """Run all settings for all seeds, learning with these arguments, and print the table."""
     if options.read is not None:
         print(markdown(read(options.read)))
         return
-    seeds = options.seeds or seed_range("300-319" if options.auto else "300-309")
-    names = options.settings or (AUTO_SETTINGS if options.auto else list(SETTINGS))
-    finished = {(row["setting"], row["seed"], row["auto"]) for row in read(options.out)}
-    for name in names:
-        for seed in seeds:
-            if (name, seed, options.auto) in finished:
+    finished = {(row["setting"], row["seed"]) for row in read(options.out)}
+    for seed in options.seeds:
+        for name in options.settings:
+            if (name, seed) in finished:
                 continue
-            fixed = options.episodes or SETTINGS[name].episodes
-            row: dict[str, Any] = {"setting": name, "seed": seed, "auto": options.auto}
+            row: dict[str, Any] = {"setting": name, "seed": seed}
             try:
-                row |= run(SETTINGS[name], seed, "auto" if options.auto else fixed)
+                arguments = {"episodes": SETTINGS[name].episodes} | learning
+                row |= run(SETTINGS[name], seed, **arguments)
             except Exception as error:  # the other runs go on
                 traceback.print_exc()
                 row["failure"] = f"{type(error).__name__}: {error}"
@@ -150,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    table(parser(__doc__, list(SETTINGS), "300-309").parse_args())

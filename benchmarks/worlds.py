@@ -134,6 +134,10 @@ def settings() -> dict[str, Setting]:
             toy("FrozenLake-v1", horizon=100, observe="render"), 0.05, 200
         ),
         "lake-8x8-numbers": Setting(toy("FrozenLake8x8-v1", horizon=200), 0.05, 200),
+        "lake-as-shipped-numbers": Setting(toy("FrozenLake-v1", horizon=40), 0.0, 500),
+        "lake-as-shipped-pictures": Setting(
+            toy("FrozenLake-v1", horizon=40, observe="render"), 0.0, 500
+        ),
         "taxi": Setting(toy("Taxi-v4", horizon=30), 0.05, 400),
         "doorkey-5x5": Setting(room("DoorKey-5x5"), 0.1, 200),
         "doorkey-6x6": Setting(room("DoorKey-6x6"), 0.1, 200),

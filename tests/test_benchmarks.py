@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tasid
-from benchmarks import belief_table, building, planning, worlds
+from benchmarks import auto, belief_table, building, planning, worlds
 from benchmarks.__main__ import NAMES
 from benchmarks.faults import mutated
 
@@ -59,10 +59,11 @@ def test_maps_of_minigrid_rooms_are_right(name):
 def test_tables_resume_and_count_silent_failures(tmp_path, monkeypatch, capsys):
     asked, out = [], tmp_path / "rows.jsonl"
 
-    def run(setting, seed, episodes):
+    def run(setting, seed, episodes, config):
+        assert episodes == "auto"
         asked.append(seed)
         warned = ["the map may be wrong"] if seed == 302 else []
-        return {"ratio": 1.0 - 0.04 * (seed - 300), "episodes": episodes, "seconds": 1.0} | {
+        return {"ratio": 1.0 - 0.04 * (seed - 300), "episodes": 96, "seconds": 1.0} | {
             "warnings": warned
         }
 
@@ -70,7 +71,7 @@ def test_tables_resume_and_count_silent_failures(tmp_path, monkeypatch, capsys):
     arguments = ["x", "--settings", "lock-H20", "--out", str(out), "--seeds"]
     for seeds in ("300-301", "300-303"):
         monkeypatch.setattr(sys, "argv", [*arguments, seeds])
-        belief_table.main()
+        auto.main()
     assert asked == [300, 301, 302, 303]
     assert len(belief_table.read(out)) == 4
     line = next(x for x in capsys.readouterr().out.splitlines()[::-1] if x.startswith("| all"))
