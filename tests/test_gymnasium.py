@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode
 
 import tasid
 from tasid.keys import episode_keys
@@ -390,14 +389,7 @@ every_world = pytest.mark.parametrize("name", WORLDS)
 @every_world
 @pytest.mark.filterwarnings("error")
 def test_our_environments_pass_the_checker(name):
-    env = gymnasium.make(name, render_mode="rgb_array", **WORLDS[name][1])
-    check_env(env.unwrapped)
-    env.reset(seed=0)
-    before = env.render()
-    for action in (2, 0):
-        env.step(action)
-    assert env.render().shape == before.shape
-    assert not np.array_equal(env.render(), before)
+    check_env(gymnasium.make(name, **WORLDS[name][1]).unwrapped)
 
 
 @every_world
@@ -421,33 +413,6 @@ def test_an_episode_is_the_native_one(name):
         assert terminated or truncated
 
 
-@every_world
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_rows_of_vector_environments_are_single_environments(name, mode):
-    """Gymnasium's own vector environment of single ones restarts in the same way."""
-    options = WORLDS[name][1]
-    ours = gymnasium.make_vec(name, num_envs=3, autoreset_mode=mode, **options)
-    singles = gymnasium.vector.SyncVectorEnv(
-        [partial(gymnasium.make, name, **options)] * 3, autoreset_mode=mode
-    )
-    assert ours.observation_space == singles.observation_space
-    assert ours.action_space == singles.action_space
-    assert np.allclose(ours.reset(seed=5)[0], singles.reset(seed=5)[0], atol=1e-5)
-    rng, ends = np.random.default_rng(0), 0
-    for _ in range(25):
-        actions = rng.integers(4, size=3)
-        one, other = ours.step(actions), singles.step(actions)
-        for a, b in zip(one[:4], other[:4], strict=True):
-            assert a.dtype == b.dtype
-            assert np.allclose(a, b, atol=1e-5)
-        assert ("final_obs" in one[4]) == ("final_obs" in other[4])
-        for a, b in zip(one[4].get("final_obs", ()), other[4].get("final_obs", ()), strict=True):
-            assert (a is None) == (b is None)
-            assert a is None or np.allclose(a, b, atol=1e-5)
-        ends += (one[2] | one[3]).sum()
-    assert ends > 3
-
-
 def test_environments_check_their_input():
     env = gymnasium.make(LOCK, **WORLDS[LOCK][1]).unwrapped
     with pytest.raises(ValueError, match="reset"):
@@ -458,8 +423,6 @@ def test_environments_check_their_input():
             env.step(action)
     with pytest.raises(TypeError, match="colour"):
         gymnasium.make(LOCK, colour=1)
-    with pytest.raises(ValueError, match="seed: 1 seeds for 2"):
-        gymnasium.make_vec(LOCK, num_envs=2).reset(seed=[1])
 
 
 def test_a_world_of_ours_can_be_wrapped():

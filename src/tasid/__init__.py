@@ -71,7 +71,6 @@ def _register_environments() -> None:
             registration.register(
                 name,
                 entry_point="tasid.worlds.gymnasium_envs:BlockEnv",
-                vector_entry_point="tasid.worlds.gymnasium_envs:BlockVectorEnv",
                 kwargs={"world": world},
             )
 

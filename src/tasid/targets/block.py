@@ -33,7 +33,7 @@ from tasid.planning import (
 )
 from tasid.policy import Policy
 from tasid.simulator import AbstractSimulator
-from tasid.targets.base import JaxTarget, State, compiled
+from tasid.targets.base import JaxTarget, State, compiled, stream
 
 # Streams of random numbers under an episode's key. Emissions have odd numbers: 1 for the first
 # observation and 3 + 2h for the one after step h; the outcome of step h has number 2 + 2h.
@@ -152,31 +152,28 @@ class BlockMDP(JaxTarget):
 
     def initial(self, keys: jax.Array) -> tuple[State, jax.Array]:
         """s_0 ~ μ, x_0 ~ q(· | s_0)."""
-        uniform = jax.vmap(jax.random.uniform)(_streams(keys, _START))
+        uniform = jax.vmap(jax.random.uniform)(stream(keys, _START))
         states = self.starts[_invert(self.start_outcome, uniform)]
-        return states, self.emission(_streams(keys, _FIRST_EMISSION), states, self._draw(keys))
+        return states, self.emission(stream(keys, _FIRST_EMISSION), states, self._draw(keys))
 
     def transition(
         self, state: State, actions: jax.Array, h: jax.Array, keys: jax.Array
     ) -> tuple[State, jax.Array, jax.Array]:
-        """a' ~ ξ_h(· | s, a), s' = T°_h(s, a'), r = R°_h(s, a'), x' ~ q(· | s').
-
-        h is one number for all episodes, or one for each.
-        """
-        uniform = jax.vmap(jax.random.uniform)(_streams(keys, _OUTCOME + 2 * h))
+        """a' ~ ξ_h(· | s, a), s' = T°_h(s, a'), r = R°_h(s, a'), x' ~ q(· | s')."""
+        uniform = jax.vmap(jax.random.uniform)(stream(keys, _OUTCOME + 2 * h))
         happened = _invert(_at(self.outcome, 3, h, state, actions), uniform)
         drawn = self._draw(keys)
         if self.circumstances is not None:
-            of_step = _streams(keys, _OBSTRUCTION + h)
+            of_step = stream(keys, _OBSTRUCTION + h)
             happened = self.circumstances.obstruct(drawn, of_step, state, happened)
         rewards = _at(self.reward, 2, h, state, happened)
         state = _at(self.successor, 2, h, state, happened)
-        of_step = _streams(keys, _FIRST_EMISSION + 2 * (h + 1))
+        of_step = stream(keys, _FIRST_EMISSION + 2 * (h + 1))
         return state, self.emission(of_step, state, drawn), rewards
 
     def placed(self, states: jax.Array, keys: jax.Array) -> tuple[State, jax.Array]:
         """Traceable `place`."""
-        return states, self.emission(_streams(keys, _PLACED_EMISSION), states, self._draw(keys))
+        return states, self.emission(stream(keys, _PLACED_EMISSION), states, self._draw(keys))
 
     def place(self, states: ArrayLike, keys: Keys) -> tuple[State, NDArray[Any]]:
         """Episodes [n] that are moved to these states (one or [n]), and observations there."""
@@ -188,7 +185,7 @@ class BlockMDP(JaxTarget):
         """Circumstances, drawn again from the same key at every step instead of being carried."""
         if self.circumstances is None:
             return None
-        return self.circumstances.draw(_streams(keys, _CIRCUMSTANCES))
+        return self.circumstances.draw(stream(keys, _CIRCUMSTANCES))
 
     @property
     def latent(self) -> Latent:
@@ -319,13 +316,6 @@ def json_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
     return {name: plain(value) for name, value in arguments.items()}
-
-
-def _streams(keys: jax.Array, number: Any) -> jax.Array:
-    """Keys [n] of a stream under the episodes' keys; its number may differ between episodes."""
-    return jax.vmap(jax.random.fold_in)(
-        keys, jnp.broadcast_to(jnp.asarray(number, jnp.uint32), keys.shape)
-    )
 
 
 def _at(table: jax.Array, static_ndim: int, h: jax.Array, *index: jax.Array) -> jax.Array:
