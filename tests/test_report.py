@@ -228,17 +228,12 @@ def test_watched_episode_is_the_evaluated_one(lock_policy, lock):
         )
 
 
-def test_frames_of_gif_sheet_and_page(episode, tmp_path):
+def test_frames_of_gif_and_page(episode, tmp_path):
     with Image.open(episode.save_gif(tmp_path / "e.gif")) as film:
         assert film.n_frames == episode.num_frames == 10
-        size = film.size
-    with Image.open(episode.save_png(tmp_path / "e.png", frames=4, columns=2)) as sheet:
-        assert sheet.size == (2 * size[0], 2 * size[1])
     page = Elements(episode.save_html(tmp_path / "e.html").read_text())
     page.check()
     assert page.text.count("iVBORw0KGgo") == 10  # how PNG files begin in base64
-    with pytest.raises(ValueError, match=r"e\.png"):
-        episode.save_gif(tmp_path / "e.png")
 
 
 def test_episode_ends_where_nothing_can_change(lock_policy):

@@ -28,7 +28,7 @@ def plan(
     from tasid.targets.registry import ENVIRONMENTS, load_source, make
 
     ours = source if source in ENVIRONMENTS else None
-    given = options.apply_settings(settings, {}, ours, tables=["options", "map"])
+    given = options.apply_settings(settings, {}, tables=["options", "map"])
     chosen, optimal = given.get("options", {}) | given.get("map", {}), None
     if ours:
         asked = {"seed": env_seed, "eta": eta, "horizon": horizon}

@@ -79,19 +79,16 @@ def run_config(
     fields = {**(base or {}), **chosen, **paths}
     if params.get("sensor") is not None:
         fields["options"] = {**fields.get("options", {}), "sensor": params["sensor"]}
-    settings, method = params["settings"], fields.get("method", "belief")
-    return RunConfig.from_dict(apply_settings(settings, fields, fields.get("environment"), method))
+    return RunConfig.from_dict(apply_settings(params["settings"], fields))
 
 
 def apply_settings(
     settings: Sequence[str] | None,
     fields: Mapping[str, Any],
-    environment: str | None = None,
-    method: str = "belief",
     tables: Sequence[str] = ("options", "map", "learner", "certificate"),
 ) -> dict[str, Any]:
     """Fields of a config with settings KEY=VALUE put into their tables."""
-    from tasid.runs.config import ConfigError, parse_value, setting_type
+    from tasid.runs.config import ConfigError, parse_value
 
     result = copy.deepcopy(dict(fields))
     for setting in settings or ():
@@ -105,7 +102,7 @@ def apply_settings(
         table = result
         for key in path[:-1]:
             table = table.setdefault(key, {})
-        table[path[-1]] = parse_value(text, setting_type(path, environment, method))
+        table[path[-1]] = parse_value(text)
     return result
 
 
@@ -136,8 +133,7 @@ def policy_target(
                 "trust it, name it with --env, or register it with --import FILE.py"
             )
     chosen = dict(options) if env in (None, name) else {}
-    fields = {"options": chosen}
-    chosen = apply_settings(settings, fields, env or name, tables=["options"])["options"]
+    chosen = apply_settings(settings, {"options": chosen}, tables=["options"])["options"]
     if env_seed is not None:
         chosen["seed"] = env_seed
     return open_target(env or str(name), **chosen)

@@ -39,10 +39,8 @@ def evaluate(
 def watch(
     policy: options.SavedPolicy,
     gif: Annotated[Path | None, typer.Option(help="Write an animation.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Write a sheet of frames.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page that plays it.")] = None,
     kidnap_at: Annotated[int | None, typer.Option(help="Move the robot at this step.")] = None,
-    frames: Annotated[int, typer.Option(help="Most frames of the sheet.", min=1, max=1000)] = 12,
     env: options.OtherEnv = None,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
@@ -60,13 +58,12 @@ def watch(
     watched = follow(loaded, target, seed=seed, episode=episode, kidnap_at=kidnap_at)
     result = watched.summary() | {"seed": seed, "episode": episode, "policy": str(policy)}
     result["gif"] = None if gif is None else str(watched.save_gif(gif))
-    result["png"] = None if png is None else str(watched.save_png(png, frames=frames))
     result["html"] = None if html is None else str(watched.save_html(html))
 
     def words(result: Mapping[str, Any]) -> None:
         for h in range(watched.steps):
             print(" · ".join(text for text in watched.headline(h) if text))
-        output.print_rows((name, result[name], "") for name in ("return", "gif", "png", "html"))
+        output.print_rows((name, result[name], "") for name in ("return", "gif", "html"))
 
     output.answer(result, words, as_json=as_json)
 

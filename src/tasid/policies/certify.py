@@ -26,7 +26,7 @@ from scipy.special import expit, logsumexp
 
 from tasid.keys import Phase, episode_keys
 from tasid.planning import best_case_value, return_range
-from tasid.policies.evaluate import EVALUATION_WIDTH
+from tasid.policies.evaluate import EVALUATION_WIDTH, matching
 from tasid.policy import Policy
 from tasid.targets.base import Target
 from tasid.targets.rollout import rollout
@@ -113,11 +113,7 @@ def certify_return(
     ):
         if not valid:
             raise ValueError(f"{name}: {value!r} is not {expected}")
-    target, sim = target.with_horizon(policy.horizon), plan.simulator
-    for name in ("horizon", "num_actions", "observation_shape"):
-        mine, theirs = getattr(policy, name), getattr(target, name)
-        if mine != theirs:
-            raise ValueError(f"target: its {name} is {theirs}, the policy's is {mine}")
+    target, sim = matching(policy, target), plan.simulator
     spent = delta / (attempt * (attempt + 1))
     low, high = return_range(sim)
     span = high - low or 1.0

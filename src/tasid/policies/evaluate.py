@@ -70,16 +70,22 @@ def evaluate(policy: Policy, env: Target, *, episodes: int = 10_000, seed: int =
     if not is_integer(episodes) or episodes < 1:
         raise ValueError(f"episodes: {episodes!r} is not an integer of 1 or more")
     keys = episode_keys(seed, Phase.EVALUATION, 0, episodes)
+    env = matching(policy, env)
+    width = EVALUATION_WIDTH if env.pads_batches and episodes >= EVALUATION_WIDTH else None
+    return Score(rollout(env, policy, keys, keep_from=env.horizon + 1, width=width).returns)
+
+
+def matching(policy: Policy, env: Target) -> Target:
+    """The target as the policy acts in it, or an error if it cannot."""
     env = policy.view(env.with_horizon(policy.horizon))
     for name in ("horizon", "num_actions", "observation_shape"):
         mine, theirs = getattr(policy, name), getattr(env, name)
         if mine != theirs:
             raise ValueError(
-                f"env: its {name} is {theirs}, but the policy was learned with {mine}; evaluate it "
-                "in an environment like the one it was learned in"
+                f"env: its {name} is {theirs}, but the policy was learned with {mine}; use an "
+                "environment like the one it was learned in"
             )
-    width = EVALUATION_WIDTH if env.pads_batches and episodes >= EVALUATION_WIDTH else None
-    return Score(rollout(env, policy, keys, keep_from=env.horizon + 1, width=width).returns)
+    return env
 
 
 @dataclass(frozen=True)

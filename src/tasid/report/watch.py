@@ -1,4 +1,4 @@
-"""One episode of a policy as pictures: a GIF, a sheet of frames, or a page with a player.
+"""One episode of a policy as pictures: a GIF, or a page with a player.
 
 A frame shows the observation, the map with the belief and the estimated state, the chosen action,
 the confidence, whether the policy calls itself lost, and the return. In environments of ours it
@@ -27,6 +27,7 @@ from PIL import Image
 
 from tasid.hmm.transitions import TransitionGraph
 from tasid.keys import Keys, Phase, episode_keys
+from tasid.policies.evaluate import matching
 from tasid.policy import Policy
 from tasid.report.figures import PALETTE, style
 from tasid.report.maps import MapView, action_name, map_view, state_name
@@ -160,24 +161,13 @@ class WatchedEpisode:
 
     def save_gif(self, path: str | Path, *, milliseconds: int = 450, pause: int = 2500) -> Path:
         """An animation; the last frame stays for `pause` milliseconds."""
-        target = _with_suffix(path, ".gif")
+        if Path(path).suffix.lower() != ".gif":
+            raise ValueError(f"path: {str(path)!r} should end in .gif")
         first, *others = self.frames()
         buffer = io.BytesIO()
         durations = [milliseconds] * len(others) + [pause]
         first.save(buffer, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
-        return write_bytes_atomically(target, buffer.getvalue())
-
-    def save_png(self, path: str | Path, *, frames: int = 12, columns: int = 3) -> Path:
-        """A sheet of at most `frames` frames, evenly spread over the episode."""
-        target = _with_suffix(path, ".png")
-        pictures = list(self.frames(self._spread(frames)))
-        width, height = pictures[0].size
-        columns = min(columns, len(pictures))
-        size = (width * columns, height * -(-len(pictures) // columns))
-        sheet = Image.new("RGB", size, "white")
-        for place, picture in enumerate(pictures):
-            sheet.paste(picture, (place % columns * width, place // columns * height))
-        return write_bytes_atomically(target, _png(sheet))
+        return write_bytes_atomically(path, buffer.getvalue())
 
     def save_html(self, path: str | Path) -> Path:
         """A self-contained page that plays the episode."""
@@ -187,16 +177,17 @@ class WatchedEpisode:
         text = f"{self.steps} steps, return {_signed(self.total)}."
         section = Section("", paragraphs=(text,), player=self.player())
         page = render_page(f"One episode: {name}", [section])
-        return write_bytes_atomically(_with_suffix(path, ".html"), page.encode())
+        return write_bytes_atomically(path, page.encode())
 
     def player(self, most: int = 1_000) -> tuple[bytes, ...]:
-        """At most so many frames as PNG files, for a section of a page."""
-        return tuple(_png(frame) for frame in self.frames(self._spread(most)))
-
-    def _spread(self, most: int) -> list[int]:
-        """At most so many steps, evenly spread over the episode."""
+        """At most so many frames as PNG files, evenly spread, for a section of a page."""
         steps = np.linspace(0, self.num_frames - 1, min(most, self.num_frames)).round()
-        return [int(step) for step in np.unique(steps)]
+        files = []
+        for frame in self.frames(np.unique(steps).astype(int).tolist()):
+            buffer = io.BytesIO()
+            frame.save(buffer, "PNG", optimize=True)
+            files.append(buffer.getvalue())
+        return tuple(files)
 
 
 def watch(
@@ -219,11 +210,7 @@ def watch(
         Before this step, 1 … H−1, move the robot to a random state in which it can be then and
         which is neither absorbing nor a hazard; in environments of ours.
     """
-    target = env.with_horizon(policy.horizon)
-    for name in ("horizon", "num_actions", "observation_shape"):
-        expected, actual = getattr(policy, name), getattr(target, name)
-        if expected != actual:
-            raise ValueError(f"env: {name} is {actual}, but the policy needs {expected}")
+    target = matching(policy, env)
     sim = target.simulator if policy.plan is None else policy.plan.simulator
     latent = None if sim is None else target.latent_on(sim)
     if kidnap_at is not None:
@@ -300,38 +287,20 @@ def _frame(episode: WatchedEpisode, view: MapView | None, h: int) -> Image.Image
 
 
 def _draw_observation(axes: Axes, episode: WatchedEpisode, h: int) -> None:
-    """An image as it is, a laser scan as points, a short vector as bars, others as a raster."""
+    """An image as it is, a laser scan as points, everything else as bars."""
     every = episode.observations
-    shape = every.shape[1:]
-    if len(shape) in (2, 3) and min(shape[:2]) > 1 and (len(shape) == 2 or shape[2] in (1, 3, 4)):
-        _draw_image(axes, every.squeeze(-1) if shape[-1] == 1 else every, h)
+    if every.ndim == 4 and min(every.shape[1:3]) > 1 and every.shape[3] in (1, 3, 4):
+        axes.imshow(every[h], cmap="gray", vmin=every.min(), vmax=every.max())
+        axes.set_axis_off()
         return
     flat = every.reshape(len(every), -1).astype(float)
-    size = flat.shape[1]
-    if size == 1:
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, f"{flat[h, 0]:g}", fontsize=40, ha="center", va="center")
-    elif (episode.policy.environment or {}).get("name") == "building":
+    if (episode.policy.environment or {}).get("name") == "building":
         _draw_scan(axes, flat[h], 1.05 * float(flat.max()))
-    elif size > 64:
-        columns = int(np.ceil(size**0.5))
-        padded = np.pad(flat, ((0, 0), (0, -size % columns)), constant_values=np.nan)
-        _draw_image(axes, padded.reshape(len(flat), -1, columns), h)
-    else:
-        axes.bar(np.arange(size), flat[h], width=0.8, color=PALETTE["muted"])
-        low, high = min(flat.min(), 0.0), max(flat.max(), 0.0)
-        axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low) + 1e-9)
-        axes.grid(visible=False, axis="x")
-
-
-def _draw_image(axes: Axes, images: NDArray[Any], h: int) -> None:
-    """Image h of [T, rows, columns] numbers or [T, rows, columns, channels] colours."""
-    low, high = np.nanmin(images), np.nanmax(images) + 1e-9
-    image = images[h]
-    if image.ndim == 3 and image.dtype != np.uint8 and not 0 <= low <= high <= 1 + 1e-6:
-        image = (image - low) / (high - low)
-    axes.imshow(image, interpolation="nearest", cmap="gray", vmin=low, vmax=high)
-    axes.set_axis_off()
+        return
+    axes.bar(np.arange(flat.shape[1]), flat[h], width=0.8, color=PALETTE["muted"])
+    low, high = min(flat.min(), 0.0), max(flat.max(), 0.0)
+    axes.set_ylim(low - 0.04 * (high - low), high + 0.04 * (high - low) + 1e-9)
+    axes.grid(visible=False, axis="x")
 
 
 def _draw_scan(axes: Axes, ranges: NDArray[np.float64], reach: float) -> None:
@@ -404,15 +373,3 @@ def _signed(value: float) -> str:
 def _probability(value: float) -> str:
     """Two decimals, where only 1 itself is written as 1."""
     return "above 0.99" if 0.995 <= value < 1 - 1e-6 else f"{value:.2f}"
-
-
-def _png(picture: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
-
-
-def _with_suffix(path: str | Path, suffix: str) -> Path:
-    if Path(path).suffix.lower() != suffix:
-        raise ValueError(f"path: {str(path)!r} should end in {suffix}")
-    return Path(path)

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from inspect import signature
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from tasid.planning.perturbation import check_eta
 from tasid.simulator import AbstractSimulator
-from tasid.storage import plain_json
+from tasid.storage import ArtifactError, plain_json
 from tasid.targets.base import Target
-from tasid.targets.registry import ENVIRONMENTS, GYM, builder, load_source, open_target
+from tasid.targets.registry import ENVIRONMENTS, GYM, check_type, load_source, open_target
 
 LEARNER_CONFIGS = {
     "belief": ("tasid.learning.belief", "BeliefConfig"),
@@ -42,7 +40,6 @@ _LIMITS = {
     "episodes": (1, 10**8),
     "evaluation_episodes": (1, 10**8),
 }
-_PLAIN = (int, float, str, bool, NoneType)
 
 
 class ConfigError(ValueError):
@@ -120,10 +117,6 @@ class RunConfig:
             value = getattr(self, name)
             if value != getattr(RunConfig, name):
                 raise ConfigError(f"{name}: {value!r:.80}, but a log leaves no choice; drop it")
-        for name, only in (("method", "belief"), ("episodes", "auto"), ("from_policy", None)):
-            value = getattr(self, name)
-            if self.log is not None and value != only:
-                raise ConfigError(f"{name}: {value!r:.80} with a log, which takes {only!r} only")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -242,48 +235,16 @@ def _construct(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     return kind(**parts)
 
 
-def setting_type(path: Sequence[str], environment: str | None, method: str) -> Any:
-    """Type of a setting such as (learner, em, iterations) or (options, noise); Any if unknown."""
-    if path[0] == "options" and environment is not None:
-        return _option_types(environment).get(path[1], Any)
-    kind = learner_class(method) if path[0] == "learner" else Any
-    for name in path[1:]:
-        kind = get_type_hints(kind).get(name, Any) if is_dataclass(kind) else Any
-    return kind
-
-
-def _option_types(environment: str) -> dict[str, Any]:
-    """Types of an environment's options, as far as its builder annotates them."""
-    if not environment.startswith(GYM):
-        return get_type_hints(builder(environment))
-    import gymnasium
-    from gymnasium.envs.registration import load_env_creator
-
-    from tasid.targets.gymnasium_target import wrap
-
-    hints = get_type_hints(wrap)
-    try:
-        point = gymnasium.spec(environment.removeprefix(GYM)).entry_point
-        creator: Any = load_env_creator(point) if isinstance(point, str) else point
-        return hints | get_type_hints(getattr(creator, "__init__", creator))
-    except Exception:  # annotations of other packages need not resolve; ids are checked later
-        return hints
-
-
-def parse_value(text: str, hint: Any = Any) -> Any:
-    """Value of KEY=VALUE: text where the option is text, else TOML, else x,y,… or text."""
-    kinds = get_args(hint) or (hint,)
-    if text.lower() in ("true", "false") and (bool in kinds or Any in kinds):
+def parse_value(text: str) -> Any:
+    """Value of KEY=VALUE: true or false, a finite TOML value, numbers x,y,… as a list, or text."""
+    if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text if str in kinds else _listed(text)
-    if str in kinds and not any(_is(value, kind) for kind in kinds):
+        return plain_json(tomllib.loads(f"value = {text}")["value"], "value")
+    except ArtifactError:  # dates, nan and inf
         return text
-    finite = not isinstance(value, float) or math.isfinite(value)
-    json_type = isinstance(value, int | float | str | list | dict)  # TOML also knows dates
-    return value if json_type and (finite or float in kinds) else text
+    except tomllib.TOMLDecodeError:
+        return _listed(text)
 
 
 def _listed(text: str) -> Any:
@@ -294,19 +255,3 @@ def _listed(text: str) -> Any:
         return [*head, last if last.isalpha() else float(last)] if head else text
     except ValueError:
         return text
-
-
-def check_type(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value of another type than a hint of plain types allows."""
-    kinds = get_args(hint) or (hint,)
-    if all(kind in _PLAIN for kind in kinds) and not any(_is(value, kind) for kind in kinds):
-        names = " or ".join(kind.__name__ for kind in kinds if kind is not NoneType)
-        raise ConfigError(f"{name}: {value!r:.80} is not of type {names}")
-
-
-def _is(value: Any, kind: Any) -> bool:
-    """Is the value of a plain type? Integers are floats too; a flag is no number."""
-    if kind not in _PLAIN:
-        return False
-    wanted = (int, float) if kind is float else kind
-    return isinstance(value, wanted) and isinstance(value, bool) == (kind is bool)

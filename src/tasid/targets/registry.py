@@ -31,7 +31,7 @@ _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
         "a finite number",
         lambda x: is_integer(x) or (isinstance(x, float | np.floating) and bool(np.isfinite(x))),
     ),
-    bool: ("true or false", lambda x: isinstance(x, bool | int | np.bool_) and x in (0, 1)),
+    bool: ("true or false", lambda x: isinstance(x, bool | np.bool_)),
     str: ("a string", lambda x: isinstance(x, str)),
     type(None): ("none", lambda x: x is None),
 }
@@ -54,15 +54,20 @@ def make(name: str, **options: Any) -> BlockMDP:
         if option not in inspect.signature(build).parameters:
             known = ", ".join(inspect.signature(build).parameters)
             raise TypeError(f"{name}: no option {option!r}; its options are: {known}")
-        kinds = get_args(hints[option]) or (hints[option],)
-        if all(kind in _KINDS for kind in kinds) and not any(_KINDS[k][1](value) for k in kinds):
-            right = " or ".join(_KINDS[kind][0] for kind in kinds)
-            raise ValueError(f"{option}: {value!r:.80} is not {right}")
+        check_type(option, value, hints[option])
     seed = options.get("seed", 0)
     if not 0 <= seed < 1 << 32:
         raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
     environment: BlockMDP = build(**options)
     return environment
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value of another type than a hint of plain types allows."""
+    kinds = get_args(hint) or (hint,)
+    if all(kind in _KINDS for kind in kinds) and not any(_KINDS[k][1](value) for k in kinds):
+        right = " or ".join(_KINDS[kind][0] for kind in kinds)
+        raise ValueError(f"{name}: {value!r:.80} is not {right}")
 
 
 def builder(name: str) -> Callable[..., BlockMDP]:
