@@ -80,7 +80,7 @@ def test_page_says_what_the_result_says(run_page):
     assert str(run_page.parent / "config.json") in text
 
 
-def test_shares_above_one_and_unknown_values_are_not_printed(run_page, tmp_path, monkeypatch):
+def test_unknown_values_are_not_printed(run_page, tmp_path, monkeypatch):
     monkeypatch.setattr("tasid.report.watch.WatchedEpisode.player", lambda *_: ())  # is slow
     shutil.copytree(run_page.parent, tmp_path / "run")
     result = read_json(run_page.parent / "result.json")
@@ -89,8 +89,6 @@ def test_shares_above_one_and_unknown_values_are_not_printed(run_page, tmp_path,
         changed |= {"open_loop_value": None, "warnings": [HOSTILE]}
         write_json(tmp_path / "run" / "result.json", result | changed)
         page = Elements(write_report(tmp_path / "run").read_text())
-        shares = [float(share) for share in re.findall(r"(-?[\d.]+) ?% of", page.text)]
-        assert all(0 <= share <= 100 for share in shares)
         assert not re.search(r"\bnan\b", page.text)
         assert HOSTILE in page.text
 

@@ -187,7 +187,6 @@ def plan_figure(
     plan: RobustPlan,
     nominal: RobustPlan | None = None,
     *,
-    visits: NDArray[np.float64] | None = None,
     starts: int = 4,
 ) -> Figure:
     """A map with the routes of a robust plan and of the nominal plan (η = 0).
@@ -196,8 +195,6 @@ def plan_figure(
     ----------
     nominal
         Computed if None.
-    visits
-        Expected visits of each state, [S], which colour the cells of a grid map.
     starts
         Routes from this many starts at most, the most likely first.
     """
@@ -211,10 +208,6 @@ def plan_figure(
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     kinds = view.draw(axes)
-    if visits is not None:
-        total = np.ma.masked_equal(view.raster(0, range(sim.num_states), visits), 0)
-        image = axes.imshow(total, extent=view.extent, cmap="Blues", zorder=1, vmin=0)
-        figure.colorbar(image, ax=axes, label="visits", shrink=0.8)
     drawn = [(f"plan for η = {plan.eta:g}", robust, ROBUST_LINE)]
     if robust != direct:
         drawn.append(("nominal plan (η = 0)", direct, NOMINAL_LINE))

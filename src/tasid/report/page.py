@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
 import tasid
-from tasid.planning.robust_dp import RobustPlan, robust_dp
 from tasid.policies import load
 from tasid.policy import Policy
 from tasid.report.figures import REFERENCES, bar_chart, is_number, line_chart, svg
@@ -158,7 +157,8 @@ def _run_page(folder: Path) -> str:
     policy = load(folder / "policy")
     sections = [_headline(result), _learning(result)]
     if policy.plan is not None:
-        sections.append(_plan(policy.plan, result.get("visits")))
+        caption = "Routes if every action has its intended outcome."
+        sections.append(Section("Plan", figures=[figure(plan_figure(policy.plan), caption)]))
     if result.get("eta_estimate") or result.get("certificate"):
         sections.append(_diagnostics(result, policy))
     environment = policy.environment or {}
@@ -172,20 +172,7 @@ def _run_page(folder: Path) -> str:
     rows = [(key, _plain(value)) for key, value in config.items() if value]
     sections.append(Section("Run it again", tables=[Table(("config", ""), rows)], code=code))
     name = config.get("environment") or environment.get("name") or "episodes of a log"
-    return render_page(f"{name}, {policy.horizon} steps", sections, subtitle=_sentence(result))
-
-
-def _sentence(result: Mapping[str, Any]) -> str:
-    """The result in a sentence; the optimal value stands beside the robust one."""
-    if not is_number(earned := result.get("return_mean")):
-        return "The policy was not evaluated: the run has no environment."
-    parts = [f"The learned policy earns {number(earned)} per episode"]
-    for key in ("robust_value", "optimal_value"):
-        if is_number(value := result.get(key)):
-            share = f"{earned / value:.1%} of" if 0 < earned < value else "less than"
-            share = "at least" if earned >= value else share
-            parts.append(f"{share} the {REFERENCES[key][0]} {number(value)}")
-    return ", ".join(parts) + "."
+    return render_page(f"{name}, {policy.horizon} steps", sections)
 
 
 def _headline(result: Mapping[str, Any]) -> Section:
@@ -231,19 +218,6 @@ def _learning(result: Mapping[str, Any]) -> Section:
     return Section("Learning", (), text, (), [figure(drawing) for drawing in drawings], tables)
 
 
-def _plan(plan: RobustPlan, visits: Sequence[float] | None) -> Section:
-    """The routes of the robust and the nominal plan, and where the learner was."""
-    sim, nominal = plan.simulator, robust_dp(plan.simulator, eta=0.0)
-    caption = "Routes if every action has its intended outcome."
-    figures = [figure(plan_figure(plan, nominal), caption)]
-    if visits and sim.layout is not None:
-        moving = np.where(sim.absorbing(0), 0.0, visits)
-        chart = plan_figure(plan, nominal, visits=moving)
-        caption = "Expected visits of each cell while learning; absorbing states are left out."
-        figures.append(figure(chart, caption))
-    return Section("Plan", figures=figures)
-
-
 def _diagnostics(result: Mapping[str, Any], policy: Policy) -> Section:
     """η, map errors, outcome estimates and the certificate."""
     text, tables = [], []
@@ -260,15 +234,9 @@ def _diagnostics(result: Mapping[str, Any], policy: Policy) -> Section:
     if errors:
         caption = "State-action pairs whose outcomes contradict the map; step −1 is any."
         tables.append(_table(errors, caption))
-    rows: list[tuple[Any, ...]] = []
-    for pair in result.get("outcomes", ()):
-        known = zip(pair["successors"], pair["expected"], pair["probabilities"], strict=True)
-        outcomes = [f"{_plain(s)}: {p:.2f} → {q:.2f}" for s, p, q in known if max(p, q) >= 0.005]
-        action = action_name(sim, pair["action"])
-        rows.append((_plain(pair["state"]), action, pair["visits"], "; ".join(outcomes)))
-    if rows:
-        columns = ("state", "action", "visits", "probability of outcomes: expected → estimated")
-        tables.append(Table(columns, rows, "Actions whose outcomes surprised most."))
+    if outcomes := result.get("outcomes"):
+        pairs = [dict(pair, action=action_name(sim, pair["action"])) for pair in outcomes]
+        tables.append(_table(pairs, "Actions whose outcomes surprised most."))
     if certificate := result.get("certificate"):
         rows = [(_title(key), _plain(value)) for key, value in certificate.items()]
         tables.append(Table(("certificate of the mean return", ""), rows))
@@ -279,19 +247,17 @@ def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
     """Runs side by side."""
     keys = "return_mean robust_value optimal_value ratio skill episodes decoder_accuracy seconds"
     results = {run.name: read_json(run / "result.json") for run in runs}
-    numbers, figures = [], []
+    figures = []
     for key in ("ratio", "return_mean", "episodes"):
         bars = {name: r[key] for name, r in results.items() if is_number(r.get(key))}
         if bars:
-            note = f"lowest {number(min(bars.values()))}, highest {number(max(bars.values()))}"
-            numbers.append((f"median {_title(key)}", np.median(list(bars.values())), note))
             figures.append(figure(bar_chart(bars, xlabel=_title(key))))
     rows = [{"run": name} | {k: r.get(k) for k in keys.split()} for name, r in results.items()]
     warnings = [f"{name}: {text}" for name, r in results.items() for text in r.get("warnings", ())]
     if (folder / "sweep.json").exists():
         errors = read_json(folder / "sweep.json")["errors"]
         warnings += [f"seed {seed} failed: {text}" for seed, text in errors.items()]
-    section = Section("Runs", warnings, (), numbers, figures, [_table(rows)])
+    section = Section("Runs", warnings, figures=figures, tables=[_table(rows)])
     return render_page(f"{folder.resolve().name}: {len(runs)} runs", [section])
 
 

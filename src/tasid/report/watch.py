@@ -249,11 +249,10 @@ def watch(
 @style()
 def _frame(episode: WatchedEpisode, view: MapView | None, h: int) -> Image.Image:
     """Picture of step h: text, the observation beside the map, the confidence so far."""
-    panel, dpi, map_width = 3.3, 100, 0.0  # inches
-    if view is not None:
-        map_width = float(np.clip(panel * view.aspect, 1.8, 5.4))
+    panel = 3.3  # inches
+    map_width = 0.0 if view is None else float(np.clip(panel * view.aspect, 1.8, 5.4))
     width, height = max(panel + map_width + 1.3, 6.8), panel + 2.65
-    figure = Figure(figsize=(width, height), dpi=dpi)
+    figure = Figure(figsize=(width, height), dpi=100)
 
     def axes_at(left: float, bottom: float, wide: float, high: float, title: str) -> Axes:
         axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
@@ -279,10 +278,9 @@ def _frame(episode: WatchedEpisode, view: MapView | None, h: int) -> Image.Image
     if episode.confidence is not None:
         axes = axes_at(0.45, 0.6, width - 0.65, 0.45, "confidence at each step")
         _draw_confidence(axes, episode, episode.confidence, h)
-    look = {"fontsize": 8.5, "columnspacing": 1.2, "handletextpad": 0.5, "ncols": 5}
-    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.02, 0.005), **look)
+    figure.legend(handles=handles, loc="lower left", ncols=5, fontsize=8.5)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    figure.savefig(buffer, format="png")
     return Image.open(buffer).convert("RGB").quantize(256, Image.Quantize.MEDIANCUT)
 
 

@@ -8,7 +8,6 @@ A seed that fails does not end the others. Finished seeds are kept when the swee
 
 from __future__ import annotations
 
-import logging
 import shutil
 import statistics
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 from tasid.runs.config import ConfigError, RunConfig
 from tasid.runs.train import train
 from tasid.storage import write_bytes_atomically, write_json, writer_lock
+from tasid.targets.ray import connect
 
 SUMMARISED = ("return_mean", "ratio", "skill", "decoder_accuracy", "episodes", "seconds")
 """Figures of which a sweep reports mean, median, minimum and maximum."""
@@ -138,38 +138,28 @@ def _local(configs: Sequence[RunConfig], folder: Path, workers: int) -> Iterator
 
 def _on_cluster(configs: Sequence[RunConfig], folder: Path, address: str) -> Iterator[Outcome]:
     """Ray tasks; a task whose worker dies is run again, and the files come back with the result."""
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError("cluster: Ray is missing; install tasid[ray]") from None
-    try:
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"cluster: {address}: {error}") from error
-    try:
-        task = ray.remote(max_retries=3, num_cpus=1)(_train_remotely)
-        pending = {}
-        for config in configs:
-            place = folder / f"seed-{config.seed}"
-            if (place / "result.json").exists():
-                yield _train_seed(config, place)
-            else:
-                pending[task.remote(config)] = config.seed, place
-        while pending:
-            (ready,), _ = ray.wait(list(pending), num_returns=1)
-            seed, place = pending.pop(ready)
-            try:
-                files, result = ray.get(ready)
-            except ray.exceptions.RayError as error:
-                files, result = [], {"error": f"{type(error).__name__}: {error}"}
-            for name, data in files:
-                write_bytes_atomically(place / name, data)
-            if "error" not in result:
-                result["policy"] = str(place / "policy")
-                write_json(place / "result.json", result)
-            yield seed, result
-    finally:
-        ray.shutdown()
+    ray = connect(address)
+    task = ray.remote(max_retries=3, num_cpus=1)(_train_remotely)
+    pending = {}
+    for config in configs:
+        place = folder / f"seed-{config.seed}"
+        if (place / "result.json").exists():
+            yield _train_seed(config, place)
+        else:
+            pending[task.remote(config)] = config.seed, place
+    while pending:
+        (ready,), _ = ray.wait(list(pending), num_returns=1)
+        seed, place = pending.pop(ready)
+        try:
+            files, result = ray.get(ready)
+        except ray.exceptions.RayError as error:
+            files, result = [], {"error": f"{type(error).__name__}: {error}"}
+        for name, data in files:
+            write_bytes_atomically(place / name, data)
+        if "error" not in result:
+            result["policy"] = str(place / "policy")
+            write_json(place / "result.json", result)
+        yield seed, result
 
 
 def _train_remotely(config: RunConfig) -> tuple[list[tuple[str, bytes]], dict[str, Any]]:

@@ -113,8 +113,6 @@ def train(
             {name: None if _is_nan(value) else value for name, value in vars(event).items()}
             for event in learned.diagnostics.history
         ]
-        if learned.diagnostics.visits is not None:
-            summary["visits"] = learned.diagnostics.visits.tolist()
         summary["warnings"] += [str(warning.message) for warning in caught]
         if target is not None:
             summary |= _score(config, target.with_log(folder / "episodes"), learned)
