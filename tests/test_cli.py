@@ -270,8 +270,7 @@ def test_help_answers_at_once():
 
 
 def test_only_the_answer_is_on_standard_output(talkative, tmp_path):
-    workers = ["--set", "workers=process", "--set", "num_envs=2"]
-    arguments = [*talkative, *workers, "--episodes", "3", "--out", tmp_path / "log", "--json"]
+    arguments = [*talkative, "--episodes", "3", "--out", tmp_path / "log", "--json"]
     with process("record", *arguments) as recording:
         out, err = recording.communicate(timeout=120)
     assert recording.returncode == 0, err

