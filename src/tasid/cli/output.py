@@ -61,19 +61,14 @@ def print_table(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def score_rows(result: Mapping[str, Any]) -> list[Row]:
-    """Return and yardsticks."""
+    """Return and exact values."""
+    from tasid.policies.evaluate import FIGURES
+
     low, high = result.get("return_ci95") or (None, None)
-    interval = "" if low is None else f"95 % interval {low:.4g} … {high:.4g}"
-    exact = "exact, for an oracle that sees the true state"
-    return [
-        ("return", result.get("return_mean"), interval),
-        ("robust value", result.get("robust_value"), exact),
-        ("optimal value", result.get("optimal_value"), exact),
-        ("open-loop value", result.get("open_loop_value"), "exact, best without observations"),
-        ("worst-case value", result.get("worst_case_value"), "exact, of the robust plan"),
-        ("ratio", result.get("ratio"), "return / robust value"),
-        ("skill", result.get("skill"), "(return − open loop) / (robust − open loop)"),
-    ]
+    rows = [(name, result.get(key), note) for key, (name, note) in FIGURES.items()]
+    if low is not None:
+        rows[0] = (*rows[0][:2], f"95 % interval {low:.4g} … {high:.4g}")
+    return rows
 
 
 @contextmanager

@@ -99,7 +99,6 @@ def _print(result: Mapping[str, Any]) -> None:
         ("episodes", result["episodes"], f"learned in {result['seconds']:.1f} s"),
         ("from the log", result["logged_episodes"] or None, "episodes read, not played"),
         *output.score_rows(result),
-        ("decoder accuracy", result["decoder_accuracy"], "mean over steps"),
         ("estimated η", estimate["rate"] if trusted else None, interval),
         ("stopped", result["stopped"], ""),
     ]

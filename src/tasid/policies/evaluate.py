@@ -19,6 +19,19 @@ from tasid.targets.rollout import rollout
 if TYPE_CHECKING:
     from tasid.targets.block import BlockMDP
 
+FIGURES = {
+    "return_mean": ("return", "of an episode"),
+    "robust_value": ("robust value", "exact, for an oracle that sees the true state"),
+    "optimal_value": ("optimal value", "exact, for an oracle that sees the true state"),
+    "nominal_plan_value": ("nominal plan (η = 0)", "exact, for an oracle that sees the true state"),
+    "open_loop_value": ("open-loop value", "exact, best without observations"),
+    "worst_case_value": ("worst-case value", "exact, of the robust plan"),
+    "ratio": ("ratio", "return / robust value"),
+    "skill": ("skill", "(return − open loop) / (robust − open loop)"),
+    "decoder_accuracy": ("decoder accuracy", "mean over steps"),
+}
+"""Figures of a result: what they are called, and what they mean."""
+
 EVALUATION_WIDTH = 512
 """Episodes of a JAX target that advance together in an evaluation."""
 

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from tasid.policies.evaluate import FIGURES
 from tasid.storage import write_bytes_atomically
 
 PALETTE = {
@@ -35,13 +36,13 @@ PALETTE = {
 """Colours by meaning."""
 
 REFERENCES = {
-    "robust_value": ("robust value", PALETTE["robust"]),
-    "optimal_value": ("optimal value", PALETTE["optimal"]),
-    "nominal_plan_value": ("nominal plan (η = 0)", PALETTE["nominal"]),
-    "open_loop_value": ("open-loop value", PALETTE["open_loop"]),
-    "worst_case_value": ("worst-case value", PALETTE["muted"]),
+    "robust_value": PALETTE["robust"],
+    "optimal_value": PALETTE["optimal"],
+    "nominal_plan_value": PALETTE["nominal"],
+    "open_loop_value": PALETTE["open_loop"],
+    "worst_case_value": PALETTE["muted"],
 }
-"""Exact values of a result that stand beside the return: name and colour."""
+"""Colours of the exact values that stand beside the return."""
 
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "tasid",  # equal figures give equal bytes
@@ -112,8 +113,8 @@ def line_chart(
     axes = figure.add_subplot(xlabel=xlabel, ylabel=ylabel)
     axes.plot(x, y, "o-", color=PALETTE["learned"], markersize=4, linewidth=1.6)
     for key, value in (references or {}).items():
-        name, colour = REFERENCES[key]
-        axes.axhline(value, color=colour, linestyle="--", linewidth=1.3, label=name)
+        name, _ = FIGURES[key]
+        axes.axhline(value, color=REFERENCES[key], linestyle="--", linewidth=1.3, label=name)
     axes.set_ylim(limits)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if references:
@@ -128,7 +129,7 @@ def bar_chart(
     """Horizontal bars with their values, and the interval of the first one if it is known."""
     figure = Figure(figsize=(4.8, 0.8 + 0.32 * len(values)), layout="constrained")
     axes = figure.add_subplot(xlabel=xlabel)
-    colours = dict(REFERENCES.values())
+    colours = {FIGURES[key][0]: colour for key, colour in REFERENCES.items()}
     colour = [colours.get(name, PALETTE["learned"]) for name in values]
     axes.barh(range(len(values)), list(values.values()), 0.62, color=colour)
     ends = [max(value, 0.0) for value in values.values()]

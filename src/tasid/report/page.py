@@ -20,6 +20,7 @@ from matplotlib.figure import Figure as MatplotlibFigure
 
 import tasid
 from tasid.policies import load
+from tasid.policies.evaluate import FIGURES
 from tasid.policy import Policy
 from tasid.report.figures import REFERENCES, bar_chart, is_number, line_chart, svg
 from tasid.report.maps import action_name, plan_figure
@@ -39,17 +40,11 @@ QUANTITIES = {
 UNSHOWN = "total_episodes seconds_playing estimated_regret_error likelihood_gain_error".split()
 """Fields of events that are not in the table."""
 NOTES = {
-    "return_mean": "of an episode",
-    "robust_value": "exact, of the robust plan for an oracle that sees the true state",
-    "optimal_value": "exact, of the best policy for an oracle that sees the true state",
-    "ratio": "return / robust value",
-    "skill": "(return − open loop) / (robust − open loop)",
-    "open_loop_value": "exact; the best constant action or the nominal plan, open loop",
-    "episodes": "used for learning; evaluation not included",
-    "decoder_accuracy": "mean over steps",
-    "seconds": "learning time, compilation included",
+    **{key: note for key, (_, note) in FIGURES.items()},
+    "episodes": "spent on learning; evaluation not included",
+    "seconds": "of learning, compilation included",
 }
-"""Figures at the top of a run's page, and what they mean."""
+"""Numbers at the top of a run's page, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -186,9 +181,9 @@ def _headline(result: Mapping[str, Any]) -> Section:
         text = "A policy that ignores observations earns more than half of the robust value here: "
         paragraphs.append(text + "a high return is weak evidence of learning. Judge by the skill.")
     if is_number(result.get("return_mean")):
-        exact = {name: result.get(key) for key, (name, _) in REFERENCES.items()}
-        values = {name: value for name, value in exact.items() if is_number(value)}
-        values = {"learned policy": result["return_mean"], **values}
+        values = {"learned policy": result["return_mean"]}
+        exact = {_title(key): result.get(key) for key in REFERENCES}
+        values |= {name: value for name, value in exact.items() if is_number(value)}
         interval = (low, high) if is_number(low) else None
         chart = bar_chart(values, xlabel="mean return", interval=interval)
         figures.append(figure(chart, "Mean return of the policy and exact values."))
@@ -262,8 +257,7 @@ def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
 
 
 def _title(key: str) -> str:
-    names = {key: name for key, (name, _) in REFERENCES.items()} | {"return_mean": "return"}
-    return names.get(key, key.replace("_", " "))
+    return FIGURES[key][0] if key in FIGURES else key.replace("_", " ")
 
 
 def _table(records: Sequence[Mapping[str, Any]], caption: str = "") -> Table:

@@ -8,6 +8,7 @@ second, absorbing copy after all others.
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,9 @@ def from_toy_text(
         Steps of an episode; the environment's own limit if None.
     deterministic
         None keeps the table as it is. "most-likely" gives the deterministic map of the most likely
-        successors; its `implied_eta` is the smallest η for which the environment is an
-        η-perturbation of that map, None if there is none.
+        entries; its `implied_eta` is the smallest η for which the environment is an η-perturbation
+        of that map, None if there is none. Among equal entries the one in the middle of the list is
+        taken: Gymnasium lists slips to either side around the intended move.
     """
     if isinstance(env, str):
         import gymnasium
@@ -118,39 +120,21 @@ def _absorbing(table: list[Any], starts: list[int]) -> tuple[list[list[Outcomes]
 
 
 def _most_likely(rows: list[list[Outcomes]]) -> tuple[Any, Any, float | None]:
-    """Intended successors and rewards [S, A], and the smallest η that explains the table.
+    """Successors and rewards [S, A] of the likeliest entries, and the η that explains the rest."""
 
-    Slips that lead to the same state can outweigh the intended move. Where the most likely entry
-    explains all actions of a state with a smaller η than the most likely successor, it is used.
-    """
-    successor = np.zeros((len(rows), len(rows[0])), np.int64)
-    reward = np.zeros(successor.shape)
-    eta = 0.0
-    for s, row in enumerate(rows):
-        outcomes = [o or [(1.0, s, 0.0)] for o in row]
-        readings = []
-        for merge in (True, False):
-            chosen = [_likeliest(o, merge) for o in outcomes]
-            to, r = np.array([t for t, _ in chosen]), np.array([x for _, x in chosen])
-            readings.append((max(_state_eta(o, a, to, r) for a, o in enumerate(outcomes)), to, r))
-        own, successor[s], reward[s] = min(readings, key=lambda reading: reading[0])
-        eta = max(eta, own)
+    def rank(outcomes: Outcomes, i: int) -> tuple[float, float]:
+        return -round(outcomes[i][0], 9), abs(i - (len(outcomes) - 1) / 2)
+
+    entries = [[o or [(1.0, s, 0.0)] for o in row] for s, row in enumerate(rows)]
+    chosen = [[o[min(range(len(o)), key=partial(rank, o))] for o in row] for row in entries]
+    successor = np.array([[s for _, s, _ in row] for row in chosen])
+    reward = np.array([[r for *_, r in row] for row in chosen])
+    eta = max(
+        _state_eta(outcomes, a, successor[s], reward[s])
+        for s, row in enumerate(entries)
+        for a, outcomes in enumerate(row)
+    )
     return successor, reward, None if eta == np.inf else round(eta, 12)
-
-
-def _likeliest(outcomes: Outcomes, merge: bool) -> tuple[int, float]:
-    """Next state and reward of the likeliest next state, or of the likeliest entry.
-
-    Among equals the entry nearest to the middle is taken: Gymnasium lists slips to either side
-    around the intended move.
-    """
-    middle = (len(outcomes) - 1) / 2
-
-    def rank(i: int) -> tuple[float, float, float]:
-        mass = sum(p for p, s, _ in outcomes if s == outcomes[i][1]) if merge else 0.0
-        return -round(mass, 9), -round(outcomes[i][0], 9), abs(i - middle)
-
-    return outcomes[min(range(len(outcomes)), key=rank)][1:]
 
 
 def _state_eta(o: Outcomes, a: int, successor: NDArray[Any], reward: NDArray[Any]) -> float:
