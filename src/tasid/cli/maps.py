@@ -108,7 +108,7 @@ def check(
 
 def _print_check(report: Mapping[str, Any]) -> None:
     for finding in report["findings"]:
-        mark = {"ok": "ok", "problem": "PROBLEM", "note": ""}[finding["status"]]
+        mark = "ok" if finding["status"] == "ok" else "PROBLEM"
         print(f"{mark:<9}{finding['name']}: {finding['text']}")
     print("fits" if report["ok"] else f"does not fit: {len(report['problems'])} problem(s)")
 
