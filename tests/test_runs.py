@@ -173,7 +173,7 @@ def test_wrong_fields_are_named(values, name):
 
 def test_wrong_hyper_parameters_are_named():
     for learner, name in (({"growth": "x"}, "growth"), ({"em": {"none": 1}}, "em.none")):
-        with pytest.raises(ConfigError, match=rf"^learner\.{name}\b"):
+        with pytest.raises(ValueError, match=rf"^learner\.{name}\b"):
             RunConfig(environment="combination-lock", learner=learner).learner_config()
 
 
