@@ -26,7 +26,7 @@ from tasid.simulator import AbstractSimulator
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 from tasid.targets.block import BlockMDP
 from tasid.targets.rollout import rollout
-from tasid.theory import Setting, decoding_budget
+from tasid.theory import Setting, decoding_budget, value_loss_bound
 
 ETA = 0.1
 
@@ -118,13 +118,21 @@ def finite_class(world, size=24, seed=0):
 class TestTheorem2:
     """Algorithm 2 with an optimisation oracle for a finite class that contains f*."""
 
-    epsilon, delta, runs = 0.6, 0.1, 20
+    epsilon, delta, runs = 0.6, 0.1, 30
 
     def setup_method(self):
         self.target, self.plan = block(ring(horizon=3))
         self.model = finite_class(self.target.latent.world)
         self.log_size = math.log(len(self.model.tables))
         self.value = self.target.latent.robust_value(self.plan)
+        self.setting = Setting(
+            horizon=3,
+            actions=3,
+            eta=ETA,
+            log_class_size=self.log_size,
+            delta=self.delta,
+            return_range=3,
+        )
 
     def losses(self, config, runs):
         results = [TasidLearner(config).run(self.target, self.plan, seed=s) for s in range(runs)]
@@ -139,15 +147,8 @@ class TestTheorem2:
         )
         announced = []
         results, losses = self.losses(config, self.runs)
-        setting = Setting(
-            horizon=3,
-            actions=3,
-            eta=ETA,
-            log_class_size=self.log_size,
-            delta=self.delta,
-            return_range=3,
-        )
-        n_decode = decoding_budget(setting, epsilon=self.epsilon).n_decode
+        n_decode = decoding_budget(self.setting, epsilon=self.epsilon).n_decode
+        print(f"n_D = {n_decode}; losses up to {max(losses):.4f}, ε = {self.epsilon}")
         assert {r.episodes for r in results} == {2 * n_decode}
         assert np.mean(np.array(losses) > self.epsilon) <= self.delta
         # The likelihood bound beneath it: E TV(f̂, f*)² ≤ 2 ln(|F|/δ) / n, in each run.
@@ -168,6 +169,18 @@ class TestTheorem2:
             TasidLearner(config).run(self.target, self.plan, callbacks=[stop])
         assert announced[0].episodes == 0
         assert announced[0].total_episodes == 2 * n_decode
+
+    def test_wrong_starts_cost_no_more_than_their_share(self):
+        """Theorem with ε₀: V^π ≥ V^{ρ∘φ*} − ε − G ε₀, and each wrong start does cost something."""
+        share, sim = 0.2, self.plan.simulator
+        elsewhere = sim.with_start([1, 2], [1 - share, share])
+        world = PerturbedMDP(elsewhere, self.target.latent.world.xi)
+        target = BlockMDP(world, self.target.emission, name="test", options={})
+        config = TasidConfig(episodes=6000, model=self.model)
+        policy = TasidLearner(config).run(target, self.plan).policy
+        loss = target.latent.robust_value(self.plan) - mean_return(target, policy, 8192)
+        assert 0.1 * share < loss < value_loss_bound(self.setting, n_decode=2000, start_error=share)
+        assert loss < 3 * share + 0.05, "the exact decoder loses at most G ε₀"
 
     def test_a_handful_of_episodes_does_not(self):
         """Two actions tell two of six relabellings of actions apart, and ties go to the wrong."""

@@ -47,7 +47,8 @@ def learn(
         How often actions may slip, in [0, ½).
     episodes
         How many to learn from. "auto" lets `belief` stop when the evidence says that more would not
-        help; `paper` takes 1 000 a step.
+        help; `paper` takes what Theorem 2 asks for, given `config.log_class_size`, else 1 000
+        a step. The first event tells the number before any is spent.
     seed
         Determines the episodes and everything random in learning.
     method
