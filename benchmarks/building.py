@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=seed_range, default=seed_range("400-404"))
     parser.add_argument("--learn", type=int, default=200, help="episodes to learn from")
     parser.add_argument("--episodes", type=int, default=1_024, help="disturbed episodes")
-    parser.add_argument("--sensor", choices=["lidar", "camera", "both"], default="lidar")
+    parser.add_argument("--sensor", choices=["lidar", "camera"], default="lidar")
     parser.add_argument("--map", help="a ROS map (.yaml) or a text map instead of the office")
     options = parser.parse_args()
     world = {"sensor": options.sensor, "map": options.map}

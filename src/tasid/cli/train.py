@@ -33,7 +33,7 @@ def train(
     log: Annotated[Path | None, typer.Option("--from", help="Learn from this log.")] = None,
     from_policy: Annotated[Path | None, typer.Option(help="Continue from this policy.")] = None,
     certify: Annotated[bool, typer.Option("--certify", help="Bound the return below.")] = False,
-    sensor: Annotated[str | None, typer.Option(help="lidar, camera or both.")] = None,
+    sensor: Annotated[str | None, typer.Option(help="lidar or camera.")] = None,
     settings: options.Settings = None,
     config: Annotated[Path | None, typer.Option(help="TOML or JSON.")] = None,
     imports: options.Imports = None,

@@ -1,4 +1,4 @@
-"""A robot with a floor plan: it drives through a building and observes scans, pictures or both.
+"""A robot with a floor plan: it drives through a building and observes scans or pictures.
 
 The paper's running example. The latent state is a pose: a place of a lattice over an occupancy map
 and a heading. The robot drives forward or back, turns left or right, or stays, and sometimes does
@@ -31,7 +31,7 @@ from tasid.worlds.building.sensors import make_sensor
 
 NAME = "building"
 ANYWHERE = "anywhere"
-SENSORS = ("lidar", "camera", "both")
+SENSORS = ("lidar", "camera")
 OFFICE = Path(__file__).with_name("office.yaml")
 STAIRS, DOCK, GOAL_ROOM = (45.3, 11.3, 49.7, 17.7), (44.5, 23.5, "S"), (54.5, 1.5)
 """The task in the office."""
@@ -84,7 +84,7 @@ def building(
         A ROS map (.yaml), a text map (.txt, or the text itself) whose characters are cells, or None
         for the office of the package.
     sensor
-        "lidar", "camera" or "both".
+        "lidar" or "camera".
     cell_size, robot_radius, headings, unknown, hazards
         As in `tasid.sources.occupancy.Lattice.build`.
     start, goal

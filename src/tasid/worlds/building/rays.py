@@ -66,7 +66,7 @@ def _longest(solid: NDArray[np.bool_]) -> NDArray[np.uint16]:
 
 def cast(
     table: jax.Array, x: jax.Array, y: jax.Array, dx: jax.Array, dy: jax.Array, limit: float
-) -> tuple[jax.Array, jax.Array]:
+) -> jax.Array:
     """Cast rays from points in free pixels; x to the right and y up, in pixels.
 
     Parameters
@@ -78,8 +78,8 @@ def cast(
 
     Returns
     -------
-    distance, vertical
-        Pixels to the first solid pixel, at most `limit`; whether its side is parallel to y.
+    distance
+        Pixels to the first solid pixel, at most `limit`.
     """
     columns, flat = table.shape[1], table.reshape(-1)
     x, y, dx, dy = jnp.broadcast_arrays(x, y, dx, dy)
@@ -98,7 +98,7 @@ def cast(
     )
 
     def advance(ray: Any) -> Any:
-        column, row, distance, _, moving = ray
+        column, row, distance, moving = ray
         at = (row * columns + column) * 16 + sector
         size = flat.at[at].get(mode="promise_in_bounds").astype(jnp.int32)
         width, height = size & 255, size >> 8
@@ -116,7 +116,6 @@ def cast(
             jnp.where(sideways, jnp.where(right, edge_x, edge_x - 1), inner),
             jnp.where(sideways, inner_row, jnp.where(up, edge_y, edge_y - 1)),
             far,
-            sideways,
         )
         return *(jnp.where(moving, new, old) for new, old in zip(after, ray, strict=False)), moving
 
@@ -129,8 +128,7 @@ def cast(
         jnp.floor(x).astype(jnp.int32),
         jnp.floor(y).astype(jnp.int32),
         jnp.zeros_like(dx),
-        jnp.zeros(dx.shape, bool),
         jnp.ones(dx.shape, bool),
     )
-    _, _, distance, vertical, _ = jax.lax.while_loop(lambda ray: ray[-1].any(), several, first)
-    return jnp.minimum(distance, limit), vertical
+    _, _, distance, _ = jax.lax.while_loop(lambda ray: ray[-1].any(), several, first)
+    return jnp.minimum(distance, limit)

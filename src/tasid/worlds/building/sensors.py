@@ -1,19 +1,15 @@
-"""The robot's sensors: a lidar, a camera, or both.
+"""The robot's sensors: a lidar or a camera.
 
 A robot never stands twice at the same point: its position is uniform in a square around the point
 of its state, its heading within a few degrees. Sensors measure on the true map, closed doors
 included, and observe the obstacle of the episode.
-
-The camera observes walls whose colour changes along them, floor, ceiling, stairs and obstacles.
-Every column of a picture is one ray. A row of a picture is computed as 192 numbers, three colours
-for each of 64 columns, so that everything is a product or a choice of columns and rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.layout import FREE, HAZARD, GridLayout
+from tasid.layout import FREE, GridLayout
 from tasid.sources.occupancy import OccupancyMap
 from tasid.targets.block import Emission, on_device
 from tasid.worlds import mix, random_bits, uniform
@@ -34,24 +30,16 @@ _SPREAD = float(np.sqrt(4 * (2.0**32 - 1) / 12))
 """Standard deviation of the sum of four 16-bit numbers."""
 SIDE = 64
 """Pixels along the side of a picture; the field of view is a right angle."""
-CAMERA_WORDS = SIDE * SIDE * 3 // 4
-"""Random numbers that the noise of a picture takes."""
 FARTHEST, EYE, CEILING = 40.0, 1.0, 2.6
 """Metres: of sight, and above the floor."""
 HAZE = 0.12
 """Loss of brightness per metre."""
 PATCH, PATCH_OFFSET = 1.5, 0.35
 """Length of a wall with one colour; the offset keeps patches from ending inside of walls."""
-POSTER, SKIRTING = (1.1, 1.8), 0.15
-"""Heights in metres."""
-FLOOR_COLOR, CEILING_COLOR = (112.0, 104.0, 92.0), (206.0, 208.0, 204.0)
-STAIR_COLOR = (196.0, 160.0, 40.0)
-FLOOR_TILE, STAIR = 0.8, 0.35
-"""Metres."""
+FLOOR, PLASTER = (112.0, 104.0, 92.0), (206.0, 208.0, 204.0)
+"""Colours of floor and ceiling."""
 GRAIN = 20
 """Width of the uniform sensor noise in levels."""
-ROWS = 16
-"""Rows that are drawn at a time."""
 _SLOPES = (np.arange(SIDE) + 0.5 - SIDE / 2) / (SIDE / 2)
 """Of columns to the right and of rows downward, at distance 1."""
 
@@ -94,7 +82,7 @@ class Surroundings:
             ahead_y * cosine + ahead_x * sine,
         )
 
-    def cast(self, pose: Pose, dx: jax.Array, dy: jax.Array, limit: float) -> Any:
+    def cast(self, pose: Pose, dx: jax.Array, dy: jax.Array, limit: float) -> jax.Array:
         """Rays along unit vectors [n, rays]; the limit is in metres, distances in pixels."""
         return cast(self.table, pose.x, pose.y, dx, dy, limit / self.pixel)
 
@@ -139,20 +127,11 @@ class LidarEmission:
         """Readings are in 0 … limit."""
         return 0.0, self.limit
 
-    @property
-    def words(self) -> int:
-        """Random numbers that the noise of a scan takes."""
-        return 3 * self.beams
-
     def __call__(self, keys: jax.Array, states: jax.Array, episode: Episode) -> jax.Array:
-        bits = random_bits(keys, POSE_WORDS + self.words)
+        bits = random_bits(keys, POSE_WORDS + 3 * self.beams)
         pose = self.surroundings.pose(bits[:, :POSE_WORDS], states)
-        return self.scan(pose, bits[:, POSE_WORDS:], episode)
-
-    def scan(self, pose: Pose, bits: jax.Array, episode: Episode) -> jax.Array:
-        """Readings at exact poses, with random numbers [n, words] for the noise."""
         exact = self.ranges(pose, episode)
-        first, second, third = jnp.split(bits, 3, axis=1)
+        first, second, third = jnp.split(bits[:, POSE_WORDS:], 3, axis=1)
         low = jnp.uint32(0xFFFF)
         parts = [first & low, first >> 16, second & low, second >> 16]
         total = sum(part.astype(jnp.float32) for part in parts)
@@ -167,191 +146,67 @@ class LidarEmission:
         ahead, left = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
         dx = pose.ahead_x * ahead - pose.ahead_y * left
         dy = pose.ahead_y * ahead + pose.ahead_x * left
-        walls, _ = self.surroundings.cast(pose, dx, dy, self.limit)
+        walls = self.surroundings.cast(pose, dx, dy, self.limit)
         nearest = jnp.minimum(walls, distance_to_obstacle(pose, episode, dx, dy))
         return jnp.minimum(nearest * self.surroundings.pixel, self.limit)
-
-
-class _Columns(NamedTuple):
-    """What is the same from the top to the bottom of a column, each [n, 1, 192]."""
-
-    depth: jax.Array
-    """Metres to the wall, along the camera's axis."""
-    wall: jax.Array
-    poster: jax.Array
-    poster_top: jax.Array
-    obstacle: jax.Array
-    """Metres to the obstacle."""
-    clothes: jax.Array
-    light: jax.Array
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CameraEmission:
-    """x = a picture of the area in front of the robot, uint8 [64, 64, 3]."""
+    """x = a picture of the area in front of the robot, uint8 [64, 64, 3].
+
+    Every column is one ray: a wall, whose colour changes along it, between floor and ceiling, and
+    the obstacle in front of it.
+    """
 
     surroundings: Surroundings
-    stairs: jax.Array
-    """Hazards on the floor as x, y, x, y in pixels, float32 [k, 4]."""
 
     shape = (SIDE, SIDE, 3)
     dtype = "uint8"
     bounds = (0, 255)
 
     def __call__(self, keys: jax.Array, states: jax.Array, episode: Episode) -> jax.Array:
-        bits = random_bits(keys, POSE_WORDS + CAMERA_WORDS)
+        bits = random_bits(keys, POSE_WORDS + math.prod(self.shape) // 4)
         pose = self.surroundings.pose(bits[:, :POSE_WORDS], states)
-        return self.picture(pose, bits[:, POSE_WORDS:], episode)
-
-    def picture(self, pose: Pose, bits: jax.Array, episode: Episode) -> jax.Array:
-        """Pictures at exact poses, with random numbers [n, CAMERA_WORDS] for the noise.
-
-        The loop over blocks of rows keeps XLA from computing columns again for every pixel, which
-        takes ten times as long.
-        """
-        n, blocks = len(bits), SIDE // ROWS
-        grain = jax.lax.bitcast_convert_type(bits, jnp.uint8)
-        grain = grain.reshape(n, blocks, ROWS, 3 * SIDE).swapaxes(0, 1)
-        down = jnp.asarray(_SLOPES.reshape(blocks, ROWS, 1), jnp.float32)
-        columns = self._columns(pose, episode)
-
-        def draw(block: tuple[jax.Array, jax.Array], lower: bool) -> jax.Array:
-            clean = self._rows(columns, pose, episode, block[0], lower)
-            noise = ((block[1].astype(jnp.int32) - 128) * GRAIN) >> 8
-            return jnp.clip(clean.astype(jnp.int32) + noise, 0, 255).astype(jnp.uint8)
-
-        half = blocks // 2
-        upper = jax.lax.map(partial(draw, lower=False), (down[:half], grain[:half]))
-        lower = jax.lax.map(partial(draw, lower=True), (down[half:], grain[half:]))
-        return jnp.concatenate([upper, lower]).swapaxes(0, 1).reshape(n, *self.shape)
-
-    def _rows(
-        self, columns: _Columns, pose: Pose, episode: Episode, down: jax.Array, lower: bool
-    ) -> jax.Array:
-        """Colours [n, rows, 192] of rows with these slopes [rows, 1], above or below the middle."""
-        height = EYE - down * columns.depth
-        on_poster = (height > POSTER[0]) & (height < columns.poster_top)
-        skirting = jnp.where(height < SKIRTING, 0.55 * columns.wall, columns.wall)
-        color = jnp.where(on_poster, columns.poster, skirting)
-        if lower:
-            color = jnp.where(height < 0.0, self._floor(pose, down), color)
-        else:
-            ceiling = _color(CEILING_COLOR) / (1.0 + HAZE * (CEILING - EYE) / -down)
-            color = jnp.where(height > CEILING, ceiling, color)
-        on_obstacle = EYE - down * columns.obstacle
-        hit = (on_obstacle > 0.0) & (on_obstacle < episode.height[:, None, None])
-        return jnp.where(hit, columns.clothes, color * columns.light)
-
-    def _columns(self, pose: Pose, episode: Episode) -> _Columns:
-        aside = jnp.asarray(_SLOPES, jnp.float32)
-        stretch = jnp.asarray(np.sqrt(1.0 + _SLOPES**2), jnp.float32)
+        pixel, aside = self.surroundings.pixel, jnp.asarray(_SLOPES, jnp.float32)
+        stretch = jnp.sqrt(1.0 + aside**2)
         dx = (pose.ahead_x + aside * pose.ahead_y) / stretch
         dy = (pose.ahead_y - aside * pose.ahead_x) / stretch
-        pixel = self.surroundings.pixel
-        distance, vertical = self.surroundings.cast(pose, dx, dy, FARTHEST)
-        depth = distance * (pixel / stretch)
-        wall, poster, has_poster = _wall_colors(
-            (pose.x + distance * dx) * pixel, (pose.y + distance * dy) * pixel
-        )
-        shade = (jnp.where(vertical, 0.85, 1.0) / (1.0 + HAZE * depth))[..., None]
-        obstacle = distance_to_obstacle(pose, episode, dx, dy) * (pixel / stretch)
-        # Behind a wall or absent: at a depth that no row of the picture meets.
-        obstacle = jnp.where(obstacle < depth, jnp.maximum(obstacle, 0.05), -1e9)
-        clothes = (episode.clothes * episode.light)[:, None]
-        clothes = clothes / (1.0 + HAZE * jnp.maximum(obstacle, 0.0))[..., None]
-        top = jnp.where(has_poster, POSTER[1], POSTER[0])
-        parts = (
-            depth,
-            wall * shade,
-            poster * shade,
-            top,
-            obstacle,
-            clothes,
-            episode.light[:, None],
-        )
-        n = len(depth)
+        distance = self.surroundings.cast(pose, dx, dy, FARTHEST)
+        wall = _wall_colors((pose.x + distance * dx) * pixel, (pose.y + distance * dy) * pixel)
+        nearer = distance_to_obstacle(pose, episode, dx, dy)
+        # Absent or behind a wall: at a depth that no row of the picture meets.
+        nearer = jnp.where(nearer < distance, jnp.maximum(nearer * pixel, 0.05), -1e9)
+        columns = distance * pixel / stretch, nearer / stretch, wall
+        # Without the barrier XLA computes columns again for every pixel.
+        depth, obstacle, wall = jax.lax.optimization_barrier(columns)
 
-        def row(part: jax.Array) -> jax.Array:
-            part = part if part.ndim == 3 else part[..., None]
-            return jnp.broadcast_to(part, (n, SIDE, 3)).reshape(n, 1, 3 * SIDE)
-
-        return _Columns(*map(row, parts))
-
-    def _floor(self, pose: Pose, down: jax.Array) -> jax.Array:
-        """Colours of the floor: tiles, and stripes on stairs."""
-        depth, pixel = EYE / down, self.surroundings.pixel
-        side = jnp.asarray(np.repeat(_SLOPES, 3)[None], jnp.float32)
-        here_x, here_y, ahead_x, ahead_y = (part[:, None] for part in pose)
-        x = here_x * pixel + depth * (ahead_x + side * ahead_y)
-        y = here_y * pixel + depth * (ahead_y - side * ahead_x)
-        odd = _odd(x * (1 / FLOOR_TILE)) ^ _odd(y * (1 / FLOOR_TILE))
-        color = _color(FLOOR_COLOR) * jnp.where(odd, 1.14, 0.86)
-        stripes = _color(STAIR_COLOR) * jnp.where(_odd((x + y) * (1 / STAIR)), 1.0, 0.25)
-        for zone in range(self.stairs.shape[0]):
-            west, low, east, high = self.stairs[zone] * pixel
-            on_stairs = (x > west) & (x < east) & (y > low) & (y < high)
-            color = jnp.where(on_stairs, stripes, color)
-        return color / (1.0 + HAZE * depth)
+        down = aside[:, None]
+        height = EYE - down * depth[:, None]
+        level = jnp.where(height < 0, EYE / down, (EYE - CEILING) / down)
+        on_wall = (height >= 0) & (height <= CEILING)
+        far = jnp.where(on_wall, depth[:, None], level)[..., None]
+        plain = jnp.where(height[..., None] < 0, jnp.array(FLOOR), jnp.array(PLASTER))
+        color = jnp.where(on_wall[..., None], wall[:, None], plain) / (1.0 + HAZE * far)
+        top = EYE - down * obstacle[:, None]
+        hit = (top > 0.0) & (top < episode.height[:, None, None])
+        color = jnp.where(hit[..., None], episode.clothes[:, None, None], color)
+        grain = jax.lax.bitcast_convert_type(bits[:, POSE_WORDS:], jnp.uint8)
+        noise = GRAIN * (grain.reshape(color.shape) / 255.0 - 0.5)
+        return jnp.clip(color * episode.light[:, None, None] + noise, 0, 255).astype(jnp.uint8)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class CameraLidarEmission:
-    """x = a picture with rows of ranges below it, uint8 [64 + ⌈beams / 64⌉, 64, 3].
-
-    Ranges are grey pixels, 64 in a row: 0 for a drop-out and 255 for the limit. At a limit of 10 m
-    a level is 4 cm, about the noise of the lidar. Both sensors measure from one exact pose.
-    """
-
-    camera: CameraEmission
-    lidar: LidarEmission
-
-    dtype = "uint8"
-    bounds = (0, 255)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """[rows, 64, 3]."""
-        return (SIDE - -self.lidar.beams // SIDE, SIDE, 3)
-
-    def __call__(self, keys: jax.Array, states: jax.Array, episode: Episode) -> jax.Array:
-        words = POSE_WORDS + CAMERA_WORDS
-        bits = random_bits(keys, words + self.lidar.words)
-        pose = self.camera.surroundings.pose(bits[:, :POSE_WORDS], states)
-        picture = self.camera.picture(pose, bits[:, POSE_WORDS:words], episode)
-        ranges = self.lidar.scan(pose, bits[:, words:], episode)
-        grey = jnp.round(ranges * (255.0 / self.lidar.limit)).astype(jnp.uint8)
-        rows = self.shape[0] - SIDE
-        grey = jnp.pad(grey, ((0, 0), (0, rows * SIDE - self.lidar.beams)))
-        grey = grey.reshape(-1, rows, SIDE, 1)
-        return jnp.concatenate([picture, jnp.repeat(grey, 3, axis=3)], axis=1)
-
-
-def _color(color: tuple[float, float, float]) -> jax.Array:
-    """The same colour in every column, [1, 192]."""
-    return jnp.asarray(np.tile(color, SIDE)[None], jnp.float32)
-
-
-def _odd(number: jax.Array) -> jax.Array:
-    """Is the integer part odd?"""
-    return (jnp.floor(number).astype(jnp.int32) & 1) == 1
-
-
-def _wall_colors(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Colours [n, 64, 3] of wall and poster at points in metres, and where a poster hangs."""
+def _wall_colors(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Colours [n, 64, 3] of walls at points in metres: one for every patch, and waves on it."""
     column, row = (
         jnp.floor((at - PATCH_OFFSET) / PATCH).astype(jnp.int32).astype(jnp.uint32) for at in (x, y)
     )
     bits = mix(column * jnp.uint32(0x85EBCA6B) + row * jnp.uint32(0xC2B2AE35), jnp.uint32(1))
-    wall_bytes, poster_bytes = (
-        ((word[..., None] >> (8 * jnp.arange(4, dtype=jnp.uint32))) & 255).astype(jnp.float32)
-        for word in (bits, mix(bits, jnp.uint32(2)))
-    )
-    along = (x + y) * (1.0 + 3.0 * wall_bytes[..., 3] / 255.0)
-    wave = jnp.abs(along - jnp.floor(along) - 0.5)[..., None]
-    wall = (96.0 + 0.45 * wall_bytes[..., :3]) * (0.88 + 0.24 * wave)
-    return wall, 20.0 + 0.85 * poster_bytes[..., :3], poster_bytes[..., 3] < 90.0
+    parts = (bits[..., None] >> (8 * jnp.arange(4, dtype=jnp.uint32))) & 255
+    shares = parts.astype(jnp.float32) / 255.0
+    wave = jnp.abs((x + y) * (1.0 + 3.0 * shares[..., 3]) % 1.0 - 0.5)[..., None]
+    return (60.0 + 160.0 * shares[..., :3]) * (0.85 + 0.3 * wave)
 
 
 def make_sensor(
@@ -387,13 +242,4 @@ def make_sensor(
     )
     noise, dropout = (on_device(options[name], np.float32) for name in ("noise", "dropout"))
     lidar = LidarEmission(surroundings, noise, dropout, options["beams"], options["range_limit"])
-    areas = ndimage.find_objects(ndimage.label(layout.cells[::-1] == HAZARD)[0])
-    stairs = np.reshape([(x.start, y.start, x.stop, y.stop) for y, x in areas], (-1, 4))
-    stairs = stairs * (layout.cell_size / pixel) - np.tile(cut, 2)
-    camera = CameraEmission(surroundings, on_device(stairs, np.float32))
-    sensors: dict[str, Any] = {
-        "lidar": lidar,
-        "camera": camera,
-        "both": CameraLidarEmission(camera, lidar),
-    }
-    return sensors[options["sensor"]], points
+    return lidar if options["sensor"] == "lidar" else CameraEmission(surroundings), points
