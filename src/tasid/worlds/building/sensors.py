@@ -241,5 +241,9 @@ def make_sensor(
         pixel=pixel,
     )
     noise, dropout = (on_device(options[name], np.float32) for name in ("noise", "dropout"))
-    lidar = LidarEmission(surroundings, noise, dropout, options["beams"], options["range_limit"])
-    return lidar if options["sensor"] == "lidar" else CameraEmission(surroundings), points
+    beams, limit = options["beams"], options["range_limit"]
+    sensors: dict[str, Any] = {
+        "lidar": LidarEmission(surroundings, noise, dropout, beams, limit),
+        "camera": CameraEmission(surroundings),
+    }
+    return sensors[options["sensor"]], points
