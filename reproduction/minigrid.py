@@ -42,6 +42,8 @@ class Series:
     """Episodes for each η, at height 11."""
     heights: Mapping[int, int]
     """Episodes for each height, at η = 0.1."""
+    suffix: str = ""
+    """Of the method in names of settings, where a method has several series."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ BELIEF_ETAS = {0.1: 250, 0.2: 400, 0.3: 500, 0.4: 1_000, 0.5: 1_000}
 SEEDS = (110, 111, 112, 113, 114)
 N = 500_000
 """Episodes that the paper chose, for a map that is lost."""
+FEWER = (36_000, 108_000)
+"""Also run once, to show how the return grows with the episodes."""
 SIZES = {
     "smoke": GridSize(
         (Series("belief", (0,), {0.1: 24}, {}), Series("paper", (0,), {0.1: 96}, {10: 96})), 128, 3
@@ -79,6 +83,7 @@ SIZES = {
                 dict.fromkeys((10, 30, 100), N),
             ),
             Series("paper", SEEDS[1:], {0.1: N}, {}),
+            *(Series("paper", SEEDS[:1], {0.1: n}, {}, f"-n{n}") for n in FEWER),
         )
     ),
 }
@@ -97,7 +102,7 @@ def jobs(size: str) -> list[Job]:
     what = SIZES[size]
     return [
         Job(
-            f"{series.method}-{against}-{value:g}",
+            f"{series.method}{series.suffix}-{against}-{value:g}",
             seed,
             {
                 "method": series.method,
@@ -236,12 +241,15 @@ def _all(records: Sequence[Record], name: str) -> list[float]:
 
 
 def _section(shown: Page, against: str, name: str, points: Points) -> Section:
-    methods = list(dict.fromkeys(method for method, _ in points))
+    methods = [method for method in METHODS if any(kind == method for kind, _ in points)]
     lines = [
         _line(method, f"TASID, {METHODS[method]}", points, "mean", f"tasid-{method}")
         for method in methods
     ]
-    longest = max(methods, key=lambda method: sum(kind == method for kind, _ in points))
+    longest = max(
+        methods or [next(iter(points))[0]],
+        key=lambda method: sum(kind == method for kind, _ in points),
+    )
     lines += [
         _line(longest, PEERS[peer], points, peer, peer)
         for peer in ("robust", "nominal", "random_walk")
@@ -309,13 +317,14 @@ def _claims(against: str, points: Points) -> Iterator[str]:
             "The paper claims that the number of episodes does not depend on the number of states: "
             "a theorem for its own method, an observation for the belief method."
         )
-    for method in dict.fromkeys(method for method, _ in points):
+    for method in METHODS:
         each = [
             f"{value:g}: {np.median(np.subtract(_all(r, 'robust'), _all(r, 'mean'))):.3f}"
             for (kind, value), r in points.items()
             if kind == method
         ]
-        yield f"Robust value less return, {METHODS[method]}: {', '.join(each)}."
+        if each:
+            yield f"Robust value less return, {METHODS[method]}: {', '.join(each)}."
 
 
 def _json_row(against: str, key: tuple[str, float], records: Sequence[Record]) -> dict[str, Any]:

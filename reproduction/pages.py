@@ -61,13 +61,18 @@ def write_page(experiment: Experiment, size: str, folder: str | Path) -> tuple[P
     records = list(Records(folder))
     page = experiment.page(size, records)
     planned = {(job.setting, job.seed) for job in experiment.jobs(size)}
-    done = len(planned & {(record.setting, record.seed) for record in records})
+    missing = sorted(planned - {(record.setting, record.seed) for record in records})
+    done = len(planned) - len(missing)
     subtitle = f"Size {size}: {done} of {len(planned)} runs are complete."
     old = Counter(EDITIONS[r.version] for r in records if r.version in EDITIONS)
     for name, count in old.items():
         subtitle += f" {count} of {len(records)} records are of the {name}."
     command = f"python -m reproduction {experiment.name} --size {size} --out FOLDER"
     sections = [*page.sections, provenance(records), Section("Run it again", code=command)]
+    if missing:
+        settings = Counter(setting for setting, _ in missing)
+        named = ", ".join(f"{name} ({count})" for name, count in settings.items())
+        sections.insert(-1, Section("Not run yet: settings (seeds)", paragraphs=[named]))
     html = render_page(experiment.title, sections, subtitle=subtitle)
     for name, drawn in page.figures.items():
         write_bytes_atomically(folder / "figures" / f"{name}.svg", drawn.svg.encode())
