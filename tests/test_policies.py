@@ -82,8 +82,9 @@ def test_an_agent_acts_as_the_batched_policy(lock, lock_policy):
             assert agent.step == h + 1
             expected = (episodes.trace[row, h] >= lock_policy.lost_threshold).any()
             assert agent.lost == expected
-        assert agent.confidence == pytest.approx(max(agent.belief.values()))
-        assert agent.belief[agent.state] == pytest.approx(agent.confidence)
+        assert agent.belief[agent.state] == pytest.approx(max(agent.belief.values()))
+        trust = 1 / (1 + math.exp(episodes.trace[row, -1].max() - lock_policy.half_confidence))
+        assert agent.confidence == pytest.approx(agent.belief[agent.state] * trust)
 
 
 def test_an_agent_refuses_what_it_cannot_use(lock_policy):
@@ -225,6 +226,17 @@ def test_drift_is_signalled_and_planned_slips_are_not():
     policy, observe = room_policy(horizon=40, size=9)
     assert walk(policy, observe, 40, slips=0.1).mean() <= 0.005
     assert walk(policy, observe, 10, slips=0.8).any(axis=1).mean() >= 0.9
+
+
+def test_confidence_falls_before_the_policy_is_lost():
+    policy, _ = room_policy()
+    memory = policy.init(4)
+    doubt = np.zeros((4, 2))
+    doubt[1:, 1] = policy.half_confidence, policy.lost_threshold - 0.1, policy.lost_threshold
+    estimate = policy.estimate(memory._replace(doubt=doubt), 0)
+    np.testing.assert_allclose(estimate.confidence[:2], [0.99, 0.5], atol=0.01)
+    assert estimate.confidence[2] < 0.1
+    assert estimate.lost.tolist() == [False] * 3 + [True]
 
 
 def test_a_sensor_without_noise_that_hangs_is_noticed():

@@ -55,7 +55,7 @@ class Agent:
 
     @property
     def confidence(self) -> float:
-        """Probability of that state."""
+        """Probability of that state; less where recent observations speak against the belief."""
         return float(self._estimate().confidence[0])
 
     @property

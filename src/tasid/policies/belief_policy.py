@@ -8,7 +8,8 @@ The robust correction of Algorithm 1 does not depend on the action, so this is Q
 Two cumulative sums of log-likelihood ratios (CUSUM tests) tell when the policy is lost. One tests
 the belief against an agent that may be anywhere on the map, the other tests the planned η against
 actions that slip half of the time, as they seem to do where a sensor repeats itself or where the
-agent drifts in a way that the map does not know.
+agent drifts in a way that the map does not know. Before either is decisive, the confidence falls:
+it is the probability of the state times 1 / (1 + exp(sum − half_confidence)).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MAX_OBSERVATION = 1 << 26
 _FEATURES = ("centre", "components", "step_means")
 _STORED = (
     "class_kind eta observation_shape observation_dtype environment max_repeats kidnap "
-    "lost_threshold unfamiliar_surprise"
+    "lost_threshold half_confidence unfamiliar_surprise"
 ).split()
 
 
@@ -111,6 +112,8 @@ class BeliefPolicy(Policy):
     """Probability that a step leads anywhere on the map."""
     lost_threshold: float = 8.0
     """Sum of log-likelihood ratios, in nats, at which the policy is lost."""
+    half_confidence: float = 5.0
+    """Sum of log-likelihood ratios, in nats, at which the confidence in the belief is halved."""
     unfamiliar_surprise: float = 2.0
     """What an observation that is unlike those of every class adds to the sum, in nats."""
     method: str = "belief"
@@ -202,6 +205,7 @@ class BeliefPolicy(Policy):
     def estimate(self, memory: BeliefMemory, h: int) -> Estimate:
         slot = memory.belief.argmax(axis=1)
         confidence = np.take_along_axis(memory.belief, slot[:, None], axis=1)[:, 0]
+        confidence = confidence / (1 + np.exp(memory.doubt.max(axis=1) - self.half_confidence))
         state = self.graph.states_at(h)[slot].astype(np.intp)
         lost: Any = (memory.doubt >= self.lost_threshold).any(axis=1)
         return Estimate(state, confidence.astype(np.float64), lost)
