@@ -83,8 +83,8 @@ def test_an_agent_acts_as_the_batched_policy(lock, lock_policy):
             expected = (episodes.trace[row, h] >= lock_policy.lost_threshold).any()
             assert agent.lost == expected
         assert agent.belief[agent.state] == pytest.approx(max(agent.belief.values()))
-        trust = 1 / (1 + math.exp(episodes.trace[row, -1].max() - lock_policy.half_confidence))
-        assert agent.confidence == pytest.approx(agent.belief[agent.state] * trust)
+        odds = math.expm1(episodes.trace[row, -1].max()) / math.exp(lock_policy.half_confidence)
+        assert agent.confidence == pytest.approx(agent.belief[agent.state] / (1 + odds))
 
 
 def test_an_agent_refuses_what_it_cannot_use(lock_policy):
@@ -234,7 +234,7 @@ def test_confidence_falls_before_the_policy_is_lost():
     doubt = np.zeros((4, 2))
     doubt[1:, 1] = policy.half_confidence, policy.lost_threshold - 0.1, policy.lost_threshold
     estimate = policy.estimate(memory._replace(doubt=doubt), 0)
-    np.testing.assert_allclose(estimate.confidence[:2], [0.99, 0.5], atol=0.01)
+    np.testing.assert_allclose(estimate.confidence[:2], [1.0, 0.5], atol=0.01)
     assert estimate.confidence[2] < 0.1
     assert estimate.lost.tolist() == [False] * 3 + [True]
 

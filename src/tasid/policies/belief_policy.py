@@ -9,7 +9,7 @@ Two cumulative sums of log-likelihood ratios (CUSUM tests) tell when the policy 
 the belief against an agent that may be anywhere on the map, the other tests the planned η against
 actions that slip half of the time, as they seem to do where a sensor repeats itself or where the
 agent drifts in a way that the map does not know. Before either is decisive, the confidence falls:
-it is the probability of the state times 1 / (1 + exp(sum − half_confidence)).
+it is the probability of the state over 1 + (exp(sum) − 1) exp(−half_confidence).
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ class BeliefPolicy(Policy):
     def estimate(self, memory: BeliefMemory, h: int) -> Estimate:
         slot = memory.belief.argmax(axis=1)
         confidence = np.take_along_axis(memory.belief, slot[:, None], axis=1)[:, 0]
-        confidence = confidence / (1 + np.exp(memory.doubt.max(axis=1) - self.half_confidence))
+        odds = np.exp(memory.doubt.max(axis=1)) - 1  # no doubt takes nothing away
+        confidence = confidence / (1 + odds * math.exp(-self.half_confidence))
         state = self.graph.states_at(h)[slot].astype(np.intp)
         lost: Any = (memory.doubt >= self.lost_threshold).any(axis=1)
         return Estimate(state, confidence.astype(np.float64), lost)
