@@ -435,27 +435,39 @@ def reading_page(size: str, records: list[Record]) -> Page:
     kept = r"passes-transitions|\w+-kept"
     groups = {
         "Updates per batch: 4 passes, or 4 minibatches of one pass": (
-            r"ppo(-rnd)?-(passes|minibatches)-\w+"
+            r"ppo(-rnd)?-(passes|minibatches)-\w+",
+            "The lock's experiment uses four passes. At H = 5 PPO then needs about as many "
+            "episodes as in the paper; with four minibatches of transitions it needs many times "
+            "more, while PPO+RND comes nearer to the paper's count.",
         ),
         "RND between pre-training and fine-tuning: reset (passes-transitions), or kept": (
-            rf"ppo-rnd-dr-({kept})"
+            rf"ppo-rnd-dr-({kept})",
+            "The lock's experiment resets RND's networks and all optimisers.",
         ),
-        "PPO+RND and PPO+RND+DR at the same settings": r"ppo-rnd(-dr)?-passes-\w+",
-        "Baselines that train to the end": r".*-to-the-end",
+        "PPO+RND and PPO+RND+DR at the same settings": (
+            r"ppo-rnd(-dr)?-passes-\w+",
+            "In the lock's experiment minibatches are of transitions with pre-training and of "
+            "episodes without, so that its two series differ in more than pre-training.",
+        ),
+        "Baselines that train to the end": (r".*-to-the-end", "Best and last of all evaluations."),
     }
-    columns = ("setting", "H", "episodes until solved", "median", "best / robust", "last / robust")
+    columns = ("setting", "H", "episodes until solved", "median", "paper")
+    columns += ("best / robust", "last / robust")
     sections = []
-    for title, pattern in groups.items():
+    for title, (pattern, text) in groups.items():
         rows = [_reading_row(r) for r in found if re.fullmatch(pattern, r.algorithm)]
         if rows:
-            sections.append(Section(title, tables=[Table(columns, rows)]))
+            sections.append(Section(title, paragraphs=[text], tables=[Table(columns, rows)]))
     return Page(sections, table=[_json_row(result) for result in found])
 
 
 def _reading_row(result: Result) -> tuple[str, ...]:
     last = [r.result["last"] / r.result["robust_value"] for r in result.records]
     head = (result.label, str(result.horizon), _counts(result.episodes))
-    return (*head, _counts([result.median]), spread(result.best), spread(last))
+    published = PUBLISHED.get((result.family, result.horizon))
+    medians = [result.median, *([median_of(published)] if published else [])]
+    counts = [_counts([count]) for count in medians] + [""] * (2 - len(medians))
+    return (*head, *counts, spread(result.best), spread(last))
 
 
 EXPERIMENT = Experiment(

@@ -98,9 +98,10 @@ def test_links_and_names_exist(document):
         if "://" not in link:
             assert target.exists(), link
             assert not anchor or anchor in anchors(target), link
-    for file, name in re.findall(r"`(test_\w+\.py)(?:::(\w+))?`", text):
+    for file, names in re.findall(r"`(test_\w+\.py)((?:::\w+)*)`", text):
         tests = (ROOT / "tests" / file).read_text("utf-8")
-        assert not name or re.search(rf"^(def|class) {name}\b", tests, re.M), f"{file}::{name}"
+        for name in names.split("::")[1:]:
+            assert re.search(rf"^ *(def|class) {name}\b", tests, re.M), f"{file}::{name}"
     for name in re.findall(r"`((?:tasid|reproduction)\.[\w.]+)", text):
         if document.name != "CHANGELOG.md":  # which names what is gone
             resolve(name)
