@@ -7,7 +7,8 @@ import pytest
 
 import tasid
 from tasid.episodes import Episodes
-from tasid.learning.discovery import Rows, split_look_alikes
+from tasid.learning.discovery import split_look_alikes
+from tasid.learning.mixture import Rows
 
 HORIZON = 6
 
@@ -96,11 +97,18 @@ def test_look_alike_states_are_split_by_context():
         np.full(n, steps, np.int32),
         actions < 0,
     )
-    labels, component = split_look_alikes(Rows.of(episodes, 0), looks.ravel(), 3, 2, 0.1)
+    labels, component = split_look_alikes(Rows().append(episodes, 0), looks.ravel(), 3, 2, 0.1)
     assert component.tolist() == [0, 1, 2, 1]
     alike = looks.ravel() == 1
     agreement = (labels == 1)[alike] == (states.ravel() == 1)[alike]
     assert max(agreement.mean(), 1 - agreement.mean()) > 0.88
-    unsplit, parts = split_look_alikes(Rows.of(episodes, 0), states.ravel(), 4, 2, 0.1)
+    unsplit, parts = split_look_alikes(Rows().append(episodes, 0), states.ravel(), 4, 2, 0.1)
     assert parts.tolist() == [0, 1, 2, 3]
     assert (unsplit == states.ravel()).all()
+
+
+def test_a_collapsed_mixture_is_undecided():
+    """Random bits behind a layer of tanh are not Gaussian: the states of a layer become one."""
+    source = tasid.make("combination-lock", horizon=6, seed=1, bernoulli=True, depth=1)
+    with pytest.raises(tasid.Undecided, match="states that differ may"):
+        tasid.discover(source, eta=0.1, seed=1)

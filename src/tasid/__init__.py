@@ -28,7 +28,7 @@ _MODULES = {
     "TasidConfig": "tasid.learning.paper",
     "TasidLearner": "tasid.learning.paper",
     "Discovery": "tasid.learning.discovery",
-    "DiscoveryConfig": "tasid.learning.discovery",
+    "DiscoveryConfig": "tasid.learning.mixture",
     "Undecided": "tasid.learning.discovery",
     "certify": "tasid.planning",
     "certify_return": "tasid.policies.certify",

@@ -2,15 +2,17 @@
 
 Batches of whole episodes are played. After each batch
 
-1. observations are assigned to states by a Dirichlet-process mixture of Gaussians with one shared
-   covariance. Whether an observation belongs to a known state or a new one, and whether two states
-   are one, is a Bayes factor (PLDA, as in `tasid.hmm.emissions`);
+1. observations are assigned to states (`tasid.learning.mixture`);
 2. transitions are counted, and the posterior of the outcome of every (state, action) pair is
    computed: an outcome is intended with probability ≥ 1−η, and actions of one state often share
    outcomes (a Chinese-restaurant prior). A pair is known at posterior ≥ 1−δ;
 3. dynamic programming on the estimated map finds the policy that tests the most unknown pairs in
    one episode;
-4. exploration ends when that policy expects next to no tests.
+4. exploration goes on to its next stage when that policy expects next to no tests.
+
+Where actions are deterministic up to slips, the second stage looks again at pairs whose doubt is
+worth something: an action that slipped in all its tests may be the only good way on. Where outcomes
+are random, a pair is known after so many tests, and their number doubles from stage to stage.
 
 If the step can be predicted from observations, the environment is *layered*: states belong to steps
 and are compared within their step only.
@@ -24,15 +26,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from tasid.episodes import Episodes
 from tasid.hmm.features import flatten, is_picture
 from tasid.keys import Phase, episode_keys
 from tasid.learning.base import Event
+from tasid.learning.mixture import DiscoveryConfig, Rows, StateMixture, first_mixture
 from tasid.policy import Policy
 from tasid.simulator import AbstractSimulator
+from tasid.storage import EpisodeLog
 from tasid.targets.base import Target
 from tasid.targets.rollout import rollout
 from tasid.theory import at_least
@@ -46,269 +52,20 @@ class Undecided(ValueError):
 
 
 @dataclass(frozen=True)
-class DiscoveryConfig:
-    """Hyper-parameters of discovery."""
-
-    delta: float = 0.001
-    """A pair (state, action) is known when its outcome has posterior probability ≥ 1 − delta."""
-    max_episodes: int = 5_000
-    """Episodes after which "auto" gives up."""
-    first_batch: int = 32
-    """Episodes of random actions at the beginning."""
-    batch: int = 8
-    """Episodes of every further batch."""
-    idle: float = 0.05
-    """Exploration ends when fewer tests than this are expected in an episode, twice."""
-    birth: float = 0.1
-    """Prior odds of a new state for an observation. Founding a state is cheap …"""
-    survival: float = 0.1
-    """… but to stay one of its own it has to beat the odds Γ(n+m) / (Γ(n) Γ(m) survival) of the
-    mixture. Two outliers of one state support each other; strict births would file both away under
-    wrong states for ever."""
-    concentration: float = 1.0
-    """How readily an action is expected to have an outcome that no other action there has."""
-    refit_growth: float = 1.25
-    """All observations are assigned anew when their number has grown by this factor."""
-    floor: float = 1e-3
-    """Variance of the noise at least, as a part of the mean variance."""
-    picture_side: int = 14
-    """Pictures are averaged over squares down to about this many a side."""
-
-
-class Progress(NamedTuple):
+class BatchExplored(Event):
     """State of the exploration after a batch."""
 
-    episodes: int
     states: int
     open_pairs: int
-    """Pairs (state, action) whose outcome is not known yet."""
+    """Pairs (state, action) that are to be tested further."""
     expected_tests: float
     """Tests of such pairs that the best policy expects in an episode."""
+    stage: int
+    stochastic: bool
 
 
-class StateMixture:
-    """States by their observations.
-
-    Attributes
-    ----------
-    counts, sums
-        Number of observations of each state and the sums of their features, [S] and [S, D].
-    step
-        The step of each state in a layered environment, else −1, [S].
-    temperature
-        Log-likelihoods are multiplied by this. It is lowered until first observations, of which
-        the number of states is known, are not split further.
-    """
-
-    def __init__(self, size: int, steps: int, layered: bool, config: DiscoveryConfig) -> None:
-        self.layered, self.config = layered, config
-        self.counts, self.sums = np.zeros(0), np.zeros((0, size))
-        self.step = np.zeros(0, np.int64)
-        self.centre = np.zeros((steps if layered else 1, size))
-        self.temperature, self.num_starts = 1.0, 1
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def fit_noise(self, scatter: Floats, freedom: float, mean_variance: float) -> None:
-        """Set the shared covariance W; with few degrees of freedom, mostly its diagonal."""
-        size = len(scatter)
-        within = scatter / max(freedom, 1.0)
-        diagonal = np.diag(within)
-        weight = freedom / (freedom + size)
-        target = np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
-        within = weight * within + (1 - weight) * target
-        within += self.config.floor * mean_variance * np.eye(size)
-        values, vectors = np.linalg.eigh(within)
-        self._white = vectors / np.sqrt(np.maximum(values, 1e-12)) @ vectors.T
-
-    def fit_between(self, features: NDArray[np.float32], h: Ints) -> None:
-        """Set the centres and the directions and variances b in which states differ."""
-        steps = range(len(self.centre))
-        if len(self):
-            means = self.sums / self.counts[:, None]
-            own = self.step if self.layered else np.zeros(len(self), np.int64)
-            for t in steps:
-                members = own == t
-                seen = features[h == t] if self.layered and not members.any() else means[members]
-                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
-            weights = np.minimum(self.counts / 4, 1.0)
-            if self.layered:  # a step with one state says nothing about differences
-                weights = weights * (np.bincount(own)[own] > 1)
-            total = max(weights.sum(), 1.0)
-            deviation = (means - self.centre[own]) @ self._white
-            between = (deviation * weights[:, None]).T @ deviation / total
-            between -= np.eye(len(between)) * float((weights / self.counts).sum() / total)
-            number = weights.sum()
-        else:
-            own = h if self.layered else np.zeros(len(h), np.int64)
-            for t in steps:
-                seen = features[own == t]
-                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
-            deviation = (features - self.centre[own]) @ self._white
-            between = deviation.T @ deviation / len(deviation) - np.eye(features.shape[1])
-            number = 4.0
-        values, vectors = np.linalg.eigh(between)
-        values = np.maximum(values, 0.0)
-        even = max(values.mean(), 8.0 / len(values))
-        self.between = (number * values + 2.0 * even) / (number + 2.0)
-        self.whitening = (self._white @ vectors).astype(np.float32)
-
-    def project(self, features: NDArray[Any], step: Ints | int) -> NDArray[Any]:
-        """Features in coordinates where W is the identity and B is diagonal."""
-        centre = self.centre[step if self.layered else 0].astype(np.float32)
-        projected: NDArray[Any] = (features - centre) @ self.whitening
-        return projected
-
-    def members(self, h: int) -> Ints:
-        """The states that may be observed at step h."""
-        return np.flatnonzero(self.step == h) if self.layered else np.arange(len(self))
-
-    def log_prob(self, features: NDArray[np.float32], h: int, states: Ints) -> NDArray[Any]:
-        """Posterior predictive ln p(x | s) of n observations of step h; last: of a new state.
-
-        Shape [n, L + 1]; the prior odds of a new state are included.
-        """
-        y = self.project(features, h)
-        counts = np.append(self.counts[states], 0.0)[:, None]
-        centre = self.centre[h if self.layered else 0]
-        sums = (self.sums[states] - counts[:-1] * centre) @ self.whitening
-        sums = np.vstack([sums, np.zeros((1, y.shape[1]))])
-        shrink = self.between / (1 + counts * self.between)
-        variance, mean = 1 + shrink, sums * shrink
-        scores = (y * y) @ (-0.5 / variance).T + y @ (mean / variance).T
-        scores -= 0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
-        scores *= self.temperature
-        scores[:, -1] += math.log(self.config.birth)
-        return scores
-
-    def _groups(self, h: Ints) -> list[tuple[int, Ints]]:
-        """Steps and their rows; without layers, chunks of rows."""
-        if not self.layered:
-            return [(0, np.arange(len(h))[i : i + 4096]) for i in range(0, len(h), 4096)]
-        order = np.argsort(h, kind="stable")
-        cuts = np.searchsorted(h[order], np.arange(len(self.centre) + 1))
-        return [(t, order[cuts[t] : cuts[t + 1]]) for t in range(len(self.centre))]
-
-    def nearest(self, features: NDArray[np.float32], h: Ints) -> Ints:
-        """The likeliest state of each observation; −1 where a new one is likelier."""
-        assigned = np.full(len(h), -1)
-        for t, rows in self._groups(h):
-            states = self.members(t)
-            if len(rows) and len(states):
-                best = self.log_prob(features[rows], t, states).argmax(axis=1)
-                assigned[rows] = np.append(states, -1)[best]
-        return assigned
-
-    def assign(self, features: NDArray[np.float32], h: Ints) -> Ints:
-        """States of new observations, which count from now on; new states are founded."""
-        assigned = self.nearest(features, h)
-        known = assigned >= 0
-        np.add.at(self.counts, assigned[known], 1.0)
-        np.add.at(self.sums, assigned[known], features[known].astype(np.float64))
-        self._found(features, h, assigned)
-        return assigned
-
-    def _found(self, features: NDArray[np.float32], h: Ints, assigned: Ints) -> None:
-        """Found states for the rows with −1, one after the other."""
-        first = len(self)
-        for row in np.flatnonzero(assigned < 0):
-            t = int(h[row]) if self.layered else -1
-            young = np.arange(first, len(self))
-            young = young[self.step[young] == t]
-            x = features[row : row + 1]
-            best = int(self.log_prob(x, max(t, 0), young).argmax()) if len(young) else len(young)
-            if best < len(young):
-                state = int(young[best])
-                self.counts[state] += 1
-                self.sums[state] += x[0]
-            else:
-                state = len(self)
-                self.counts = np.append(self.counts, 1.0)
-                self.sums = np.vstack([self.sums, x])
-                self.step = np.append(self.step, t)
-            assigned[row] = state
-
-    def recount(self, features: NDArray[np.float32], assigned: Ints) -> Ints:
-        """Recompute the statistics; states without observations go, the others are renumbered."""
-        kept, assigned = np.unique(assigned, return_inverse=True)
-        self.step = self.step[kept]
-        self.counts = np.bincount(assigned).astype(np.float64)
-        order = np.argsort(assigned, kind="stable")
-        first = np.cumsum(self.counts).astype(np.int64) - self.counts.astype(np.int64)
-        self.sums = np.add.reduceat(features[order], first, axis=0, dtype=np.float64)
-        return assigned
-
-    def refit(
-        self, features: NDArray[np.float32], h: Ints, assigned: Ints, sweeps: int = 3
-    ) -> Ints:
-        """Fit covariances, merge states and assign all observations anew, several times."""
-        square = features.T.astype(np.float64) @ features
-        mean_variance = float(features.var(axis=0).mean())
-        for _ in range(12):
-            for _ in range(sweeps):
-                assigned = self.recount(features, assigned)
-                means = self.sums / self.counts[:, None]
-                scatter = square - means.T @ self.sums
-                self.fit_noise(scatter, len(features) - len(self), mean_variance)
-                self.fit_between(features, h)
-                self.merge(assigned)
-                assigned = self.nearest(features, h)
-                self._found(features, h, assigned)
-            assigned = self.recount(features, assigned)
-            self.merge(assigned)
-            if len(np.unique(assigned[h == 0])) <= self.num_starts:
-                break
-            self.temperature *= 0.7
-        return assigned
-
-    def merge(self, assigned: Ints) -> None:
-        """Merge pairs of states, the smallest first, while that is likelier; renumber in place."""
-        from scipy.special import gammaln
-
-        own = self.step if self.layered else np.zeros(len(self), np.int64)
-        n = self.counts.copy()
-        sums = (self.sums - n[:, None] * self.centre[own]) @ self.whitening
-
-        def evidence(n: Any, sums: Any) -> Any:
-            """ln of the marginal likelihood of n observations with these sums."""
-            spread = 1 + n[:, None] * self.between
-            return (
-                0.5 * self.temperature * (sums**2 * self.between / spread - np.log(spread)).sum(1)
-            )
-
-        alone = evidence(n, sums)
-        owner = np.arange(len(self))
-        for i in np.argsort(n, kind="stable"):
-            others = np.flatnonzero((owner == np.arange(len(self))) & (own == own[i]))
-            others = others[others != i]
-            if not len(others):
-                continue
-            both, joined = n[others] + n[i], sums[others] + sums[i]
-            gain = evidence(both, joined) - alone[others] - alone[i]
-            gain += gammaln(both) - gammaln(n[others]) - gammaln(n[i])
-            gain -= math.log(self.config.survival)
-            best = int(gain.argmax())
-            if gain[best] > 0:
-                target = others[best]
-                owner[i] = target
-                n[target], sums[target] = both[best], joined[best]
-                alone[target] = evidence(n[target : target + 1], sums[target : target + 1])[0]
-        if (owner == np.arange(len(self))).all():
-            return
-        while (owner[owner] != owner).any():
-            owner = owner[owner]
-        kept, place = np.unique(owner, return_inverse=True)
-        total = np.zeros((len(kept), self.sums.shape[1]))
-        np.add.at(total, place, self.sums)
-        self.counts, self.sums = np.bincount(place, self.counts).astype(np.float64), total
-        self.step = self.step[kept]
-        assigned[:] = np.where(assigned >= 0, place[assigned], -1)
-
-
-@dataclass(frozen=True, eq=False)
-class Transitions:
-    """Counted transitions and what they say about outcomes. K bounds the successors of a state."""
+class Table(NamedTuple):
+    """Counted transitions; K bounds the successors of a state."""
 
     candidates: Ints
     """States observed after each state, [S, K]; padded with the state itself."""
@@ -316,16 +73,44 @@ class Transitions:
     """Which candidates are not padding, [S, K]."""
     counts: Floats
     """[S, A, K]."""
+    cell: Ints
+    """Index of every counted transition in the flat counts."""
+
+    @classmethod
+    def of(cls, s: Ints, a: Ints, following: Ints, num_states: int, num_actions: int) -> Table:
+        """Of transitions (s, a, following), [n] each."""
+        observed = np.zeros((num_states, num_states), bool)
+        observed[s, following] = True
+        slot = observed.cumsum(axis=1, dtype=np.int32) - 1
+        width = int(slot[:, -1].max(initial=0)) + 1
+        candidates = np.tile(np.arange(num_states)[:, None], (1, width))
+        source, to = np.nonzero(observed)
+        exists = np.zeros((num_states, width), bool)
+        candidates[source, slot[source, to]], exists[source, slot[source, to]] = to, True
+        cell = (s * num_actions + a) * width + slot[s, following]
+        counts = np.bincount(cell, minlength=num_states * num_actions * width).astype(np.float64)
+        return cls(candidates, exists, counts.reshape(num_states, num_actions, width), cell)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Counted transitions and what they say about outcomes."""
+
+    candidates: Ints
+    """As in `Table`, [S, K]."""
+    counts: Floats
+    """[S, A, K]."""
     rewards: Floats
     """Mean reward of each transition, [S, A, K]."""
     terminal: NDArray[np.bool_]
     """States in which episodes end before the horizon, [S]."""
     posterior: Floats
-    """P(the intended outcome is k), [S, A, K+1]; the last for an outcome not observed yet."""
+    """[S, A, K+1], the last for an outcome not observed yet: P(the intended outcome is k), or the
+    estimated distribution of outcomes where they are random."""
     need: Ints
-    """Further tests until the outcome is known if all agree, [S, A]."""
+    """Further tests until the pair is known, [S, A]."""
     explained: float
-    """Share of the variance of rewards that transitions explain."""
+    """Share of the variance of rewards, around the mean of each step, that transitions explain."""
 
     @property
     def tried(self) -> Floats:
@@ -339,10 +124,9 @@ class Transitions:
         return self.posterior[..., :-1].argmax(axis=-1)
 
     @property
-    def confidence(self) -> Floats:
-        """Posterior probability of `mode`, 0 for pairs that were not tried, [S, A]."""
-        best = self.posterior[..., :-1].max(axis=-1)
-        return np.where(self.tried > 0, best, 0.0)
+    def hits(self) -> Floats:
+        """How often each pair had its likeliest outcome, [S, A]."""
+        return np.take_along_axis(self.counts, self.mode[..., None], axis=2)[..., 0]
 
     def predict(self, eta: float) -> Floats:
         """p(k | s, a) with slips, [S, A, K+1]; the last is a state never observed."""
@@ -350,108 +134,111 @@ class Transitions:
         return (1 - eta) * self.posterior + eta * mean
 
 
-class Rows(NamedTuple):
-    """All observations of all episodes, one after the other."""
-
-    features: NDArray[np.float32]
-    step: Ints
-    action: Ints
-    """Taken after the observation; −1 at the last."""
-    reward: Floats
-    ended: NDArray[np.bool_]
-    """Did the target end the episode here, before the horizon?"""
-
-    def followed_by(self, other: Rows) -> Rows:
-        """These rows and then the other's."""
-        columns: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(self, other, strict=True))
-        return Rows(*(np.concatenate(pair) for pair in columns))
-
-    @classmethod
-    def of(cls, episodes: Episodes, pool: int) -> Rows:
-        """The rows of episodes; their padding is left out."""
-        valid, lengths = episodes.valid, episodes.lengths
-        n, frames = valid.shape
-        observations = episodes.observations
-        assert observations is not None
-        step = np.tile(np.arange(frames), (n, 1))
-        last = step == lengths[:, None]
-        padded = np.zeros((n, 1))
-        action = np.where(last, -1, np.hstack([episodes.actions, padded]))
-        reward = np.where(last, 0.0, np.hstack([episodes.rewards, padded]))
-        ended = last & (lengths < frames - 1)[:, None]
-        return cls(
-            flatten(observations[valid], pool),
-            step[valid],
-            action[valid].astype(np.int64),
-            reward[valid].astype(np.float64),
-            ended[valid],
-        )
-
-
 def count_transitions(
-    rows: Rows, assigned: Ints, num_states: int, num_actions: int, eta: float, config: Any
+    rows: Rows,
+    assigned: Ints,
+    num_states: int,
+    num_actions: int,
+    eta: float,
+    config: DiscoveryConfig,
+    tries: int = 0,
 ) -> Transitions:
     """Count the transitions between successive observations, and judge the outcomes of pairs.
 
     The likelihood of the outcome k is (1−η)^n_k η^(n−n_k). An outcome that other actions of the
-    state have is likelier a priori, by a Chinese-restaurant process.
+    state have is likelier a priori, by a Chinese-restaurant process. With `tries` outcomes are
+    random, and a pair is known when it was tried so often.
     """
     first = np.flatnonzero(rows.action >= 0)
-    s, a, following, reward = (
-        assigned[first],
-        rows.action[first],
-        assigned[first + 1],
-        rows.reward[first],
-    )
-    pairs, inverse = np.unique(s * num_states + following, return_inverse=True)
-    source = pairs // num_states
-    slot = np.arange(len(pairs)) - np.searchsorted(source, source)
-    width = int(slot.max(initial=0)) + 1
-    candidates = np.tile(np.arange(num_states)[:, None], (1, width))
-    exists = np.zeros((num_states, width), bool)
-    candidates[source, slot], exists[source, slot] = pairs % num_states, True
-    flat = (s * num_actions + a) * width + slot[inverse]
-    shape = num_states, num_actions, width
-    size = num_states * num_actions * width
-    counts = np.bincount(flat, minlength=size).reshape(shape).astype(np.float64)
-    total = np.bincount(flat, reward, minlength=size).reshape(shape)
-    means = total / np.maximum(counts, 1)
-    terminal = np.bincount(assigned, rows.ended, num_states) > 0.5 * np.bincount(
-        assigned, minlength=num_states
-    )
-    variance = float(reward.var()) if len(reward) else 0.0
-    left = float(((reward - means.ravel()[flat]) ** 2).mean()) if variance > 0 else 0.0
+    s, a, following = assigned[first], rows.action[first], assigned[first + 1]
+    candidates, exists, counts, cell = Table.of(s, a, following, num_states, num_actions)
+    reward = rows.reward[first]
+    means = np.bincount(cell, reward, counts.size) / np.maximum(counts.ravel(), 1)
+    ended = np.bincount(assigned, rows.ended, num_states)
+    terminal = ended > 0.5 * np.bincount(assigned, minlength=num_states)
+    h = rows.step[first]
+    of_step = np.bincount(h, reward) / np.maximum(np.bincount(h), 1)
+    variance = float(((reward - of_step[h]) ** 2).mean())
+    explained = 1.0 - float(((reward - means[cell]) ** 2).mean()) / variance if variance else 1.0
 
-    slips = max(eta, 1e-3)
+    slips, concentration = max(eta, 1e-3), config.concentration
     good, bad = math.log1p(-slips), math.log(slips)
     tried = counts.sum(axis=-1, keepdims=True)
-    likelihood = np.concatenate([counts * good + (tried - counts) * bad, tried * bad], axis=-1)
-    likelihood[..., :-1][~np.broadcast_to(exists[:, None], shape)] = -np.inf
-    posterior = _normalised(likelihood)
-    for _ in range(3):
-        votes = posterior[..., :-1] * (tried > 0)
-        others = np.where(exists[:, None], votes.sum(axis=1, keepdims=True) - votes + 1e-2, 0.0)
-        total_prior = others.sum(axis=-1, keepdims=True) + config.concentration
-        elsewhere = np.broadcast_to(config.concentration / total_prior, tried.shape)
-        number = np.maximum(exists.sum(axis=1), 1)[:, None, None]
-        known = np.where(
-            exists[:, None], np.maximum(others / total_prior, elsewhere / number), 1e-300
-        )
-        prior = np.concatenate([known, elsewhere], axis=-1)
-        posterior = _normalised(likelihood + np.log(prior))
-    best = posterior[..., :-1].max(axis=-1)
-    target = math.log((1 - config.delta) / config.delta)
-    odds = np.log(np.maximum(best, 1e-9) / np.maximum(1 - best, 1e-9))
-    odds = np.where(tried[..., 0] > 0, odds, 0.0)
-    need = np.ceil(np.maximum(target - odds, 0.0) / (good - bad)).astype(np.int64)
+    if tries:
+        votes = (counts / np.maximum(tried, 1)).sum(axis=1, keepdims=True)
+        base = np.append(votes, np.full((num_states, 1, 1), concentration), axis=-1)
+        base /= base.sum(axis=-1, keepdims=True)
+        posterior = (np.append(counts, np.zeros_like(tried), axis=-1) + 0.5 * base) / (tried + 0.5)
+        need = np.maximum(tries - tried[..., 0], 0).astype(np.int64)
+    else:
+        likelihood = np.append(counts * good + (tried - counts) * bad, tried * bad, axis=-1)
+        likelihood[..., :-1][~np.broadcast_to(exists[:, None], counts.shape)] = -np.inf
+        posterior = _normalised(likelihood)
+        for _ in range(3):
+            votes = posterior[..., :-1] * (tried > 0)
+            others = np.where(exists[:, None], votes.sum(axis=1, keepdims=True) - votes + 1e-2, 0.0)
+            total = others.sum(axis=-1, keepdims=True) + concentration
+            elsewhere = np.broadcast_to(concentration / total, tried.shape)
+            number = np.maximum(exists.sum(axis=1), 1)[:, None, None]
+            known = np.maximum(others / total, elsewhere / number)
+            prior = np.append(np.where(exists[:, None], known, 1e-300), elsewhere, axis=-1)
+            posterior = _normalised(likelihood + np.log(prior))
+        best = posterior[..., :-1].max(axis=-1)
+        odds = np.log(np.maximum(best, 1e-9) / np.maximum(1 - best, 1e-9))
+        odds = np.where(tried[..., 0] > 0, odds, 0.0)
+        missing = math.log((1 - config.delta) / config.delta) - odds
+        need = np.ceil(np.maximum(missing, 0.0) / (good - bad)).astype(np.int64)
     need[terminal] = 0
-    explained = 1.0 - left / variance if variance > 0 else 1.0
-    return Transitions(candidates, exists, counts, means, terminal, posterior, need, explained)
+    return Transitions(
+        candidates, counts, means.reshape(counts.shape), terminal, posterior, need, explained
+    )
 
 
 def _normalised(log_weights: Floats) -> Floats:
     weights = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def doubts_worth_a_test(
+    t: Transitions, start: Floats, step: Ints, horizon: int, eta: float, config: DiscoveryConfig
+) -> Ints:
+    """Tests of pairs whose doubt may hide a better way on, [S, A].
+
+    The doubt of a state is worth Σ_h p_h(s) Σ_a Σ_k P(outcome of a is k) max(0, Q_h(s, k) − V_h(s))
+    where p_h is the probability that the best policy is there. An outcome not observed yet may be
+    as good as any.
+    """
+    predicted, rewards = t.predict(eta), np.append(t.rewards, t.rewards[..., :1] * 0, axis=-1)
+    number, actions = t.need.shape
+    share = t.posterior.mean(axis=1, keepdims=True)
+    here = [(step < 0) | (step == h) for h in range(horizon + 1)]
+    mean = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
+    rewards[..., :-1] = np.where(t.counts > 0, t.rewards, mean[:, None])
+    value, q, policy = np.zeros(number), [], []
+    for h in reversed(range(horizon)):
+        inside = np.where(here[h + 1], value, 0.0)
+        after = np.append(inside[t.candidates], np.zeros((number, 1)), axis=1)
+        outcome = rewards + after[:, None]
+        action_values = (predicted * outcome).sum(axis=-1)
+        action_values[t.terminal] = 0.0
+        policy.append(action_values.argmax(axis=1))
+        value = action_values.max(axis=1)
+        slip = (share * outcome).sum(axis=-1, keepdims=True)
+        outcome[..., -1] = inside[here[h + 1]].max(initial=0.0)
+        gain = (1 - eta) * outcome + eta * slip - value[:, None, None]
+        q.append(np.where(t.terminal[:, None, None], 0.0, np.maximum(gain, 0.0)))
+    worth, reach = np.zeros((number, actions)), start.astype(np.float64)
+    for h in range(horizon):
+        gain = (t.posterior * q[-1 - h]).sum(axis=-1)
+        worth += reach[:, None] * np.where(here[h][:, None], gain, 0.0)
+        chances = predicted[np.arange(number), policy[-1 - h], :-1] * reach[:, None]
+        reach = np.asarray(np.bincount(t.candidates.ravel(), chances.ravel(), number), float)
+    scale = config.worth * max(abs(float(start @ value)), 1e-12)
+    excess = worth.sum(axis=1) / scale
+    good = math.log1p(-max(eta, 1e-3)) - math.log(max(eta, 1e-3))
+    tests = np.ceil(np.log(np.maximum(excess, 1.0)) / good)[:, None]
+    open_pairs = worth > 0.5 * scale / actions
+    return np.where(open_pairs, tests, 0).astype(np.int64)
 
 
 def split_look_alikes(
@@ -468,16 +255,15 @@ def split_look_alikes(
     good, bad = math.log1p(-max(eta, 1e-2)), math.log(max(eta, 1e-2))
     for _ in range(2 * num_components):
         number = len(component)
-        context = np.zeros(len(labels), np.int64)  # 0: the start of the episode
-        context[first + 1] = 1 + labels[first] * num_actions + rows.action[first]
         s, a, following = labels[first], rows.action[first], labels[first + 1]
-        joint = (s * num_actions + a) * number + following
-        pairs, counts = np.unique(joint, return_counts=True)
-        tried = np.bincount(pairs // number, counts, number * num_actions)
-        most = np.zeros_like(tried)
-        np.maximum.at(most, pairs // number, counts)
-        tried, missed = (x.reshape(number, -1).sum(axis=1) for x in (tried, tried - most))
+        counts = Table.of(s, a, following, number, num_actions).counts
+        tried = counts.sum(axis=(1, 2))
+        missed = tried - counts.max(axis=2).sum(axis=1)
         suspicious = at_least(missed, np.maximum(tried, 1), eta + 0.05) < 1e-3 / number
+        if not (suspicious & (tried > 0)).any():
+            break
+        context = np.zeros(len(labels), np.int64)  # 0: the start of the episode
+        context[first + 1] = 1 + s * num_actions + a
         best = None
         for state in np.flatnonzero(suspicious & (tried > 0)):
             mine = first[labels[first] == state]
@@ -533,6 +319,51 @@ def _two_sets_of_modes(table: Floats, good: float, bad: float) -> tuple[float, I
     return best, groups
 
 
+_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_compiled
+def _plan_tests(
+    candidates: Any, predicted: Any, tests: Any, terminal: Any, step: Any, unseen: Any, q: Any
+) -> Any:
+    """Fill q [H, S, A] with the tests that the rest of the episode expects; returns V_0 [S]."""
+    horizon, number, actions = q.shape
+    width = candidates.shape[1]
+    value = np.zeros(number)
+    for h in range(horizon - 1, -1, -1):
+        earlier = np.zeros(number)
+        for s in range(number):
+            if terminal[s] or (step[s] >= 0 and step[s] != h):
+                continue
+            for a in range(actions):
+                expected = tests[s, a] + predicted[s, a, width] * unseen[h + 1]
+                for k in range(width):
+                    expected += predicted[s, a, k] * value[candidates[s, k]]
+                q[h, s, a] = expected
+                earlier[s] = max(earlier[s], expected)
+        value = earlier
+    return value
+
+
+@_compiled
+def _choose(q: Any, tests: Any, left: Any, here: Any, draws: Any, actions: Any) -> bool:
+    """The best action of each episode, ties at random; was some pair tested for the last time?"""
+    exhausted = False
+    for i in range(len(here)):
+        s = here[i]
+        if s < 0:
+            continue
+        # A test that another episode of the batch makes counts no more.
+        own = q[s] - np.where(left[s] > 0, 0.0, tests[s])
+        best = np.flatnonzero(own >= own.max() - 1e-6)
+        a = best[int(draws[i] * len(best))]
+        actions[i] = a
+        if left[s, a] > 0:
+            left[s, a] -= 1
+            exhausted |= left[s, a] == 0
+    return exhausted
+
+
 class Explorer(Policy):
     """Tests as many unknown pairs as it can in every episode.
 
@@ -554,35 +385,26 @@ class Explorer(Policy):
         self.observation_shape = target.observation_shape
         self.observation_dtype = target.observation_dtype
         self.horizon, self.num_actions = target.horizon, target.num_actions
-        self._mixture, self._pool, self._rng, self._component = mixture, pool, rng, component
-        step = mixture.step[component]
-        everywhere = np.arange(len(component))
-        self._members = [
-            np.flatnonzero(step == h) if mixture.layered else everywhere
-            for h in range(self.horizon + 1)
-        ]
+        self._mixture, self._pool, self._rng = mixture, pool, rng
         self._transitions, self._predicted = transitions, transitions.predict(eta)
+        self._step, number = mixture.step[component], len(component)
+        self._looks = []  # of each step: states, positions of their components, parameters
+        for h in range(self.horizon + 1 if mixture.layered else 1):
+            states = np.flatnonzero((self._step < 0) | (self._step == h))
+            components, place = np.unique(component[states], return_inverse=True)
+            self._looks.append((states, place, mixture.parameters(components)))
         self._left = transitions.need.copy()
-        self._open = (transitions.need > 0).astype(np.float64)
+        self._q = np.zeros((self.horizon, number, self.num_actions))
         self._plan()
 
     def _plan(self) -> None:
         """Q_h(s, a): tests in the rest of the episode; an unobserved state is worth some, too."""
-        t, number = self._transitions, len(self._component)
-        unseen = 0.5 * np.minimum(np.arange(self.horizon, -1, -1), 6) * self._open.max(initial=0.0)
-        self._q = np.zeros((self.horizon, number, self.num_actions))
-        value = np.zeros(number)
-        for h in reversed(range(self.horizon)):
-            states = self._members[h]
-            following = value[t.candidates[states]][:, None]
-            later = (self._predicted[states, :, :-1] * following).sum(axis=-1)
-            later += self._predicted[states, :, -1] * unseen[h + 1]
-            q = self._open[states] + later
-            q[t.terminal[states]] = 0.0
-            self._q[h, states] = q
-            value = np.zeros(number)
-            value[states] = q.max(axis=1)
-        self._values = value
+        t = self._transitions
+        self._tests = (self._left > 0).astype(np.float64)
+        unseen = 0.5 * np.minimum(np.arange(self.horizon, -1, -1), 6) * self._tests.max(initial=0.0)
+        self._values = _plan_tests(
+            t.candidates, self._predicted, self._tests, t.terminal, self._step, unseen, self._q
+        )
 
     def expected_tests(self, start: Floats) -> float:
         """Tests that an episode from this start distribution [S] expects."""
@@ -594,32 +416,23 @@ class Explorer(Policy):
 
     def act(self, memory: Any, observations: NDArray[Any], h: int) -> tuple[Any, NDArray[np.int32]]:
         """Locate the episodes, and choose the actions with the most tests ahead."""
-        mixture, t = self._mixture, self._transitions
-        states = self._members[h]
-        components, place = np.unique(self._component[states], return_inverse=True)
-        scores = mixture.log_prob(flatten(observations, self._pool), h, components)
-        scores = scores[:, np.append(place, len(components))]
+        mixture, t, number = self._mixture, self._transitions, len(self._step)
+        states, place, parameters = self._looks[h if mixture.layered else 0]
+        scores = mixture.log_prob(flatten(observations, self._pool), h, parameters)
+        scores = scores[:, np.append(place, -1)]
         previous, command = memory
-        if h > 0:  # where the last action should have led: a little evidence
-            prior = np.full((len(scores), len(self._component) + 1), 1e-3)
-            for i in np.flatnonzero(previous >= 0):
-                chances = self._predicted[previous[i], command[i]]
-                np.add.at(prior[i], t.candidates[previous[i]], chances[:-1])
-                prior[i, -1] += chances[-1]
-            scores = scores + np.log(prior[:, np.append(states, len(self._component))])
+        known = np.flatnonzero(previous >= 0)
+        if len(known):  # where the last action should have led: a little evidence
+            prior = np.full((len(scores), number + 1), 1e-3)
+            before = previous[known]
+            leads = np.append(t.candidates[before], np.full((len(known), 1), number), axis=1)
+            np.add.at(prior, (known[:, None], leads), self._predicted[before, command[known]])
+            prior[previous < 0] = 1.0
+            scores = scores + np.log(prior[:, np.append(states, number)])
         here = np.append(states, -1)[scores.argmax(axis=1)]
         actions = self._rng.integers(self.num_actions, size=len(scores))
-        replan = False
-        for i in np.flatnonzero(here >= 0):
-            q = self._q[h, here[i]]
-            if mixture.layered:  # a test that another episode of the batch makes counts no more
-                q = q - (t.need[here[i]] > 0) * (self._left[here[i]] <= 0)
-            actions[i] = self._rng.choice(np.flatnonzero(q >= q.max() - 1e-6))
-            if self._left[here[i], actions[i]] > 0:
-                self._left[here[i], actions[i]] -= 1
-                replan |= self._left[here[i], actions[i]] == 0
-        if replan and not mixture.layered:
-            self._open = (self._left > 0).astype(np.float64)
+        draws = self._rng.random(len(scores))
+        if _choose(self._q[h], self._tests, self._left, here, draws, actions):
             self._plan()
         return (here, actions), actions.astype(np.int32)
 
@@ -635,29 +448,33 @@ class Discovery:
     simulator: AbstractSimulator
     """Labels are (step, number) in layered environments, else numbers."""
     episodes: int
-    """All episodes that were played."""
+    """All episodes that were played or read."""
     confidence: Floats
-    """Posterior probability of each successor, [S, A]; 0 where it is a guess."""
+    """Posterior probability of each successor, [S, A]; on stochastic maps, the estimated share of
+    the likeliest one. 0 where it is a guess."""
     tried: Floats
     """How often each pair was tried, [S, A]."""
     eta: float
-    """Estimated share of slips."""
+    """Estimated share of slips; 0 on stochastic maps, which contain them."""
     finished: bool
     """Did exploration end because nothing was left to test?"""
     warnings: tuple[str, ...]
-    history: tuple[Progress, ...]
+    history: tuple[BatchExplored, ...]
     layered: bool
     """Do states belong to steps?"""
+    means: NDArray[np.float32]
+    """Mean observation of each state: numbers [S, D], or pictures [S, rows, columns, channels]."""
 
 
 def discover(
-    source: Target,
+    source: Target | EpisodeLog,
     *,
     eta: float = 0.1,
     delta: float | None = None,
     episodes: int | str = "auto",
     horizon: int | None = None,
     seed: int = 0,
+    stochastic: bool | None = None,
     force: bool = False,
     config: DiscoveryConfig | None = None,
     callbacks: Sequence[Callable[[Event], None]] = (),
@@ -667,7 +484,7 @@ def discover(
     Parameters
     ----------
     source
-        The environment to explore.
+        The environment to explore, or a log of episodes: then the map is what they cover.
     eta
         Bound on the probability of slips.
     delta
@@ -678,230 +495,359 @@ def discover(
         Steps per episode; that of the source if None.
     seed
         Determines the episodes and the exploration.
+    stochastic
+        Are outcomes random beyond slips? The map is then stochastic. None: as the episodes show.
     force
         Return a map with warnings where the evidence does not suffice, instead of `Undecided`.
+    callbacks
+        Called with a `BatchExplored` after every batch.
     """
     config = config or DiscoveryConfig()
     config = config if delta is None else replace(config, delta=delta)
-    target = source if horizon is None else source.with_horizon(horizon)
+    exploration = Exploration(source, eta, horizon, seed, stochastic, config)
     limit = episodes if isinstance(episodes, int) else config.max_episodes
-    shape = target.observation_shape
-    pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
-    rng = np.random.default_rng([seed, Phase.DISCOVERY])
-    actions = target.num_actions
-    played, quiet, refitted_at, finished = 0, 0, 0, False
-    rows: Rows | None = None
-    explorer: Explorer | None = None
-    history: list[Progress] = []
-    mixture = transitions = None
-    assigned = np.zeros(0, np.int64)
+    while not exploration.finished and exploration.played < limit:
+        event = exploration.batch(limit)
+        for callback in callbacks:
+            callback(event)
+    return exploration.result(force)
 
-    while played < limit and not finished:
-        if explorer is None:
-            number = min(config.first_batch, limit)
-            chosen = rng.integers(actions, size=(number, target.horizon)).astype(np.int32)
-            policy: Policy = _Anything(target)
+
+class Exploration:
+    """One run: observations so far, their states, and what is known of transitions."""
+
+    def __init__(
+        self,
+        source: Target | EpisodeLog,
+        eta: float,
+        horizon: int | None,
+        seed: int,
+        stochastic: bool | None,
+        config: DiscoveryConfig,
+    ) -> None:
+        self.eta, self.seed, self.config = eta, seed, config
+        self.target: Target | None = None
+        self.log: Episodes | None = None
+        if isinstance(source, Target):
+            self.target = source if horizon is None else source.with_horizon(horizon)
+            self.horizon, self.num_actions = self.target.horizon, self.target.num_actions
+            shape = self.target.observation_shape
         else:
-            number, chosen = min(config.batch, limit - played), None
-            policy = explorer
-        keys = episode_keys(seed, Phase.DISCOVERY, played, number)
-        fresh = Rows.of(
-            rollout(target, policy, keys, overrides=chosen, width=min(number, config.batch)), pool
+            self.log, shape = source.read(), tuple(source.header["observation_shape"])
+            if not len(self.log):
+                raise ValueError(f"source: {source.path} holds no whole episodes")
+            self.horizon, self.num_actions = self.log.horizon, int(source.header["num_actions"])
+        self.shape = shape
+        self.pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
+        self.rng = np.random.default_rng([seed, Phase.DISCOVERY])
+        self.rows, self.history = Rows(), list[BatchExplored]()
+        self.stochastic, self.given = bool(stochastic), stochastic is not None
+        self.played = self.stage = self.quiet = self.refitted_at = 0
+        self.finished = False
+        self.mixture: Any = None
+        self.explorer: Explorer | None = None
+
+    def batch(self, limit: int) -> BatchExplored:
+        """Play a batch, and find out what it says about states and transitions."""
+        first = len(self.rows)
+        fresh = self._episodes(limit)
+        self.played += len(fresh)
+        rows = self.rows.append(fresh, self.pool)
+        if self.mixture is None:
+            self.mixture, self.assigned = first_mixture(rows, self.horizon + 1, self.config)
+            self.refitted_at = len(rows)
+        else:
+            new = self.mixture.assign(rows.features[first:], rows.step[first:])
+            self.assigned = np.concatenate([self.assigned, new])
+            self.mixture.merge(self.assigned)
+        # When nothing seems left to test, everything is looked at again.
+        if self.quiet == 1 or len(rows) > self.config.refit_growth * self.refitted_at:
+            self.assigned = self.mixture.refit(rows.features, rows.step, self.assigned)
+            self.refitted_at = len(rows)
+        self._count()
+        expected = 0.0
+        if self.target is None:
+            self.finished = True
+        else:
+            expected = self._plan(self.target)
+        self.history.append(
+            BatchExplored(
+                episodes=self.played,
+                total_episodes=None,
+                states=len(self.component),
+                open_pairs=int((self.transitions.need > 0).sum()),
+                expected_tests=expected,
+                stage=self.stage,
+                stochastic=self.stochastic,
+            )
         )
-        played += number
-        if rows is not None:
-            rows = rows.followed_by(fresh)
-        if mixture is None or rows is None:
-            rows = fresh
-            mixture, assigned = _first_mixture(rows, target.horizon + 1, config)
-            refitted_at = len(rows.step)
+        return self.history[-1]
+
+    def _episodes(self, limit: int) -> Episodes:
+        """The next episodes: random at first, then those of the explorer."""
+        if self.log is not None:
+            return self.log
+        assert self.target is not None
+        config, chosen = self.config, None
+        policy: Policy = _Anything(self.target)
+        number = width = config.first_batch
+        if self.explorer is None:
+            shape = (min(number, limit), self.horizon)
+            chosen = self.rng.integers(self.num_actions, size=shape).astype(np.int32)
         else:
-            assigned = np.concatenate([assigned, mixture.assign(fresh.features, fresh.step)])
-            mixture.merge(assigned)
-            if len(rows.step) > config.refit_growth * refitted_at:
-                assigned = mixture.refit(rows.features, rows.step, assigned)
-                refitted_at = len(rows.step)
-        if quiet == 1:  # nothing seemed left to test: look at everything again
-            assigned = mixture.refit(rows.features, rows.step, assigned)
-        labels, component = split_look_alikes(rows, assigned, len(mixture), actions, eta)
-        transitions = count_transitions(rows, labels, len(component), actions, eta, config)
-        start = np.bincount(labels[rows.step == 0], minlength=len(component)) / played
-        explorer = Explorer(target, mixture, component, transitions, pool, eta, rng)
-        expected = explorer.expected_tests(start)
-        open_pairs = int((transitions.need > 0).sum())
-        history.append(Progress(played, len(component), open_pairs, expected))
-        quiet = quiet + 1 if expected < config.idle else 0
-        finished = quiet >= 2
-    assert mixture is not None
-    assert transitions is not None
-    assert rows is not None
-    if finished:
-        transitions = count_transitions(rows, assigned, len(mixture), actions, eta, config)
-        assigned = _without_outliers(mixture, transitions, rows, assigned)
-        labels, component = split_look_alikes(rows, assigned, len(mixture), actions, eta)
-        transitions = count_transitions(rows, labels, len(component), actions, eta, config)
-        start = np.bincount(labels[rows.step == 0], minlength=len(component)) / played
-    step = mixture.step[component]
-    return _discovery(
-        step, transitions, start, target.horizon, eta, tuple(history), finished, force
-    )
+            policy = self.explorer
+            remaining = self.transitions.need.sum() / max(self.history[-1].expected_tests, 1e-9)
+            number = width = config.batch if remaining < config.many else config.large_batch
+        number = min(number, limit - self.played)
+        keys = episode_keys(self.seed, Phase.DISCOVERY, self.played, number)
+        return rollout(self.target, policy, keys, overrides=chosen, width=min(number, width))
+
+    def _count(self) -> None:
+        """States of all observations, and transitions between them."""
+        rows, config, actions = self.rows, self.config, self.num_actions
+        labels, component = self.assigned, np.arange(len(self.mixture))
+        if not (self.given and self.stochastic):
+            labels, component = split_look_alikes(rows, labels, len(component), actions, self.eta)
+        if not self.given and self.played >= config.judged:
+            self.stochastic = _outcomes_are_random(rows, labels, len(component), actions, self.eta)
+        if self.stochastic:
+            labels, component = self.assigned, np.arange(len(self.mixture))
+        tries = min(1 << self.stage, config.tries) if self.stochastic else 0
+        self.labels, self.component = labels, component
+        self.transitions = count_transitions(
+            rows, labels, len(component), actions, self.eta, config, tries
+        )
+        start = np.bincount(labels[rows.step == 0], minlength=len(component))
+        self.start = start / start.sum()
+        if self.stage > 0 and not self.stochastic:
+            step = self.mixture.step[component]
+            more = doubts_worth_a_test(
+                self.transitions, self.start, step, self.horizon, self.eta, config
+            )
+            self.transitions.need[:] = np.maximum(self.transitions.need, more)
+
+    def _plan(self, target: Target) -> float:
+        """Plan the next batch; the tests that an episode expects. Stages without any are left."""
+        last = max(self.config.tries - 1, 1).bit_length() if self.stochastic else 1
+        while True:
+            eta = 0.0 if self.stochastic else self.eta
+            self.explorer = Explorer(
+                target,
+                self.mixture,
+                self.component,
+                self.transitions,
+                self.pool,
+                eta,
+                self.rng,
+            )
+            expected = self.explorer.expected_tests(self.start)
+            self.quiet = self.quiet + 1 if expected < self.config.idle else 0
+            if not self.quiet or self.stage >= last:
+                self.finished = self.quiet >= 2
+                return expected
+            self.stage, self.quiet = self.stage + 1, 0
+            self._count()
+
+    def result(self, force: bool) -> Discovery:
+        """The map, if it can be trusted."""
+        rows, mixture = self.rows, self.mixture
+        if self.finished and not self.stochastic:
+            self.assigned = _without_outliers(
+                mixture, self.component, self.transitions, self.start, rows, self.assigned
+            )
+            self._count()
+        t, step = self.transitions, mixture.step[self.component]
+        warnings = self._warnings()
+        if warnings and not force and self.log is None:
+            raise Undecided(
+                "source: " + "; ".join(warnings) + "; more episodes may help, force=True returns "
+                "the map as it is"
+            )
+        tested = (t.tried > 0).any(axis=1, keepdims=True) & ~t.terminal[:, None]
+        build = _stochastic_tables if self.stochastic else _deterministic_tables
+        begin = np.flatnonzero(self.start > 0.02)
+        simulator = AbstractSimulator(
+            **build(t, tested),
+            horizon=self.horizon,
+            start=begin,
+            start_probabilities=self.start[begin] / self.start[begin].sum(),
+            states=_labels(step),
+            source="discovered",
+        )
+        best = t.posterior[..., :-1].max(axis=-1)
+        means = (mixture.sums / mixture.counts[:, None])[self.component].astype(np.float32)
+        if self.pool:
+            rows_and_columns = [side // self.pool for side in self.shape[:2]]
+            means = means.reshape(len(means), *rows_and_columns, self.shape[2])
+        return Discovery(
+            simulator=simulator,
+            episodes=self.played,
+            confidence=np.where(tested, np.where(t.tried > 0, best, 0.0), 1.0),
+            tried=t.tried,
+            eta=0.0 if self.stochastic else _slips(t, tested),
+            finished=self.finished and not warnings,
+            warnings=tuple(warnings),
+            history=tuple(self.history),
+            layered=mixture.layered,
+            means=means,
+        )
+
+    def _warnings(self) -> list[str]:
+        """Why the map may be wrong."""
+        t, warnings = self.transitions, []
+        labels = _labels(self.mixture.step[self.component])
+        if self.log is not None:
+            untried = int(((t.tried == 0) & ~t.terminal[:, None]).sum())
+            unsure = int(((t.need > 0) & (t.tried > 0)).sum())
+            if untried + unsure:
+                warnings.append(
+                    f"{self.played} episodes leave {untried} of {t.need.size} pairs (state, "
+                    f"action) untried and {unsure} unsure: their successors are guesses"
+                )
+        elif not self.finished:
+            warnings.append(f"exploration is unfinished after {self.played} episodes")
+        if self.mixture.temperature < self.config.least_temperature:
+            warnings.append(
+                "observations of the first state scatter in ways that no common covariance "
+                "explains: states that differ may be taken for one"
+            )
+        if t.explained < self.config.explained:
+            warnings.append(
+                f"states and actions explain {t.explained:.0%} of the variance of rewards within "
+                "steps: states that differ may look alike"
+            )
+        if self.stochastic:
+            doubtful = np.flatnonzero(_memory(self.rows, self.labels, t) > 0)
+            if len(doubtful):
+                warnings.append(
+                    f"what actions do in {len(doubtful)} states depends on the state before, for "
+                    f"instance in {labels[doubtful[0]]}: states that differ may look alike"
+                )
+            return warnings
+        tested = (t.tried > 0) & ~t.terminal[:, None]
+        surprising = at_least(t.tried - t.hits, np.maximum(t.tried, 1), max(self.eta, 1e-3))
+        pairs = np.argwhere(tested & (surprising < 0.01 / max(tested.sum(), 1)))
+        if len(pairs):
+            s, a = pairs[0]
+            warnings.append(
+                f"{len(pairs)} pairs (state, action) miss their outcome more often than "
+                f"η = {self.eta:g} allows, for instance state {labels[s]}, action {a}"
+            )
+        return warnings
+
+
+def _labels(step: Ints) -> list[Any]:
+    """(step, number) where states belong to steps, else numbers."""
+    if (step < 0).all():
+        return list(range(len(step)))
+    return [(int(h), int((step[:s] == h).sum())) for s, h in enumerate(step)]
+
+
+def _deterministic_tables(t: Transitions, tested: NDArray[np.bool_]) -> dict[str, Any]:
+    """Likeliest successors and their rewards; what most actions do is the best guess."""
+    usual = t.counts.sum(axis=1).argmax(axis=1)[:, None]
+    known = t.tried > 0
+    chosen = np.where(known, t.mode, usual)
+    total = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
+    reward = np.take_along_axis(t.rewards, chosen[..., None], axis=2)[..., 0]
+    reward = np.where(known, reward, np.take_along_axis(total, usual, axis=1))
+    successor = np.take_along_axis(t.candidates, chosen, axis=1)
+    stays = np.arange(len(successor))[:, None]
+    return {
+        "successor": np.where(tested, successor, stays),
+        "reward": np.where(tested, reward, 0.0),
+    }
+
+
+def _stochastic_tables(t: Transitions, tested: NDArray[np.bool_]) -> dict[str, Any]:
+    """Shares of successors and mean rewards; where an action is untried, those of all actions."""
+    together = t.counts.sum(axis=1, keepdims=True)
+    reward = (t.counts * t.rewards).sum(axis=1, keepdims=True) / np.maximum(together, 1)
+    counts = np.where(t.tried[..., None] > 0, t.counts, together)
+    reward = np.where(t.counts > 0, t.rewards, reward)
+    order = np.argsort(-counts, axis=-1, kind="stable")
+    order = order[..., : max(int((counts > 0).sum(axis=-1).max()), 1)]
+    counts, reward = (np.take_along_axis(x, order, axis=-1) for x in (counts, reward))
+    successor = np.take_along_axis(t.candidates[:, None], order, axis=-1)
+    left, sure = tested[..., None], np.arange(order.shape[-1]) == 0
+    stays = np.arange(len(counts))[:, None, None]
+    return {
+        "successor": np.where(left & (counts > 0), successor, stays),
+        "probabilities": np.where(
+            left, counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1), sure
+        ),
+        "reward": np.where(left & (counts > 0), reward, 0.0),
+    }
+
+
+def _slips(t: Transitions, tested: NDArray[np.bool_]) -> float:
+    """Share of slips: misses over the chance that a slip shows."""
+    actions, mode = t.mode.shape[1], t.mode
+    different = (mode[:, None, :] != mode[:, :, None]).mean(axis=2) * actions / max(actions - 1, 1)
+    repeated = tested & (t.tried >= 2)
+    visible = float((t.tried * different)[repeated].sum())
+    return float((t.tried - t.hits)[repeated].sum()) / max(visible, 1e-9)
+
+
+def _outcomes_are_random(
+    rows: Rows, labels: Ints, num_states: int, num_actions: int, eta: float
+) -> bool:
+    """Do pairs have their likeliest outcomes less often than slips allow?"""
+    first = np.flatnonzero(rows.action >= 0)
+    s, a, following = labels[first], rows.action[first], labels[first + 1]
+    counts = Table.of(s, a, following, num_states, num_actions).counts
+    tried = counts.sum(axis=-1)
+    repeated = tried >= 4
+    missed = float((tried - counts.max(axis=-1))[repeated].sum())
+    return bool(at_least(missed, max(float(tried[repeated].sum()), 1.0), eta + 0.05) < 1e-6)
+
+
+def _memory(rows: Rows, labels: Ints, t: Transitions) -> Floats:
+    """Evidence that outcomes depend on the previous state, too, in nats above doubt, [S].
+
+    The marginal likelihoods of outcomes, one Dirichlet prior per (state, action) against one per
+    (state, action, previous state).
+    """
+    number, actions, _ = t.counts.shape
+    second = np.flatnonzero((rows.action[1:] >= 0) & (rows.action[:-1] >= 0)) + 1
+    s, a, following = labels[second], rows.action[second], labels[second + 1]
+    width = np.maximum((t.counts.sum(axis=1) > 0).sum(axis=1), 1)
+    evidence = np.zeros(number)
+    whole = (s * actions + a, s)
+    split = ((s * actions + a) * number + labels[second - 1], s)
+    for sign, (group, state) in ((-1.0, whole), (1.0, split)):
+        groups, where = np.unique(group, return_inverse=True)
+        cells, n = np.unique(where * number + following, return_counts=True)
+        of_group = np.zeros(len(groups), np.int64)
+        of_group[where] = state
+        prior = 0.5 * width[of_group].astype(np.float64)
+        own = gammaln(prior) - gammaln(prior + np.bincount(where))
+        own += np.bincount(cells // number, gammaln(n + 0.5) - gammaln(0.5), len(groups))
+        evidence += sign * np.bincount(of_group, own, number)
+    return evidence - math.log(1e3 * number)
 
 
 def _without_outliers(
-    mixture: StateMixture, transitions: Transitions, rows: Rows, assigned: Ints
+    mixture: StateMixture,
+    component: Ints,
+    t: Transitions,
+    start: Floats,
+    rows: Rows,
+    assigned: Ints,
 ) -> Ints:
     """States that no action leads to are outliers of others; their observations are moved."""
-    t = transitions
-    start = np.bincount(assigned[rows.step == 0], minlength=len(mixture))
-    led_to = start > 0.02 * start.sum()
-    led_to[np.take_along_axis(t.candidates, t.mode, axis=1)[t.tried > 0]] = True
+    led_to = np.zeros(len(mixture), bool)
+    led_to[component[start > 0.02]] = True
+    led_to[component[np.take_along_axis(t.candidates, t.mode, axis=1)[t.tried > 0]]] = True
     assigned = assigned.copy()
     for row in np.flatnonzero(~led_to[assigned]):
-        states = mixture.members(int(rows.step[row]))
+        h = int(rows.step[row])
+        states = mixture.members(h)
         states = states[led_to[states]]
         if len(states):
-            scores = mixture.log_prob(rows.features[row : row + 1], int(rows.step[row]), states)
+            scores = mixture.log_prob(rows.features[row : row + 1], h, mixture.parameters(states))
             assigned[row] = states[int(scores[0, :-1].argmax())]
     return mixture.recount(rows.features, assigned)
-
-
-def _discovery(
-    step: Ints,
-    transitions: Transitions,
-    start: Floats,
-    horizon: int,
-    eta: float,
-    history: tuple[Progress, ...],
-    finished: bool,
-    force: bool,
-) -> Discovery:
-    """The most likely map, and why it may be wrong."""
-    t, played, layered = transitions, history[-1].episodes, bool((step >= 0).any())
-    number, tried = len(step), t.tried
-    mode, stays = t.mode, np.arange(number)[:, None]
-    usual = t.counts.sum(axis=1).argmax(axis=1)  # what most actions do is the best guess
-    known = tried > 0
-    chosen = np.where(known, mode, usual[:, None])
-    successor = np.take_along_axis(t.candidates, chosen, axis=1)
-    reward = np.take_along_axis(t.rewards, chosen[..., None], axis=2)[..., 0]
-    total = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
-    guessed = np.take_along_axis(total, usual[:, None], axis=1)
-    reward = np.where(known, reward, guessed)
-    active = known.any(axis=1, keepdims=True) & ~t.terminal[:, None]
-    successor, reward = np.where(active, successor, stays), np.where(active, reward, 0.0)
-
-    hits = np.take_along_axis(t.counts, mode[..., None], axis=2)[..., 0]
-    tested = known & active
-    surprising = at_least(tried - hits, np.maximum(tried, 1), max(eta, 1e-3))
-    doubtful = np.argwhere(tested & (surprising < 0.01 / max(tested.sum(), 1)))
-    actions = successor.shape[1]
-    different = (mode[:, None, :] != mode[:, :, None]).mean(axis=2) * actions / max(actions - 1, 1)
-    repeated = tested & (tried >= 2)
-    visible = float((tried * different)[repeated].sum())
-    slips = float((tried - hits)[repeated].sum()) / max(visible, 1e-9)
-    if layered:
-        order = [int((step[:s] == step[s]).sum()) for s in range(number)]
-        labels: list[Any] = [(int(h), k) for h, k in zip(step, order, strict=True)]
-    else:
-        labels = list(range(number))
-    begin = np.flatnonzero(start > 0.02)
-    simulator = AbstractSimulator(
-        successor,
-        reward,
-        horizon=horizon,
-        start=begin,
-        start_probabilities=start[begin] / start[begin].sum(),
-        states=labels,
-        source="discovered",
-    )
-    warnings = []
-    if not finished:
-        warnings.append(f"exploration is unfinished after {played} episodes")
-    if t.explained < 0.8:
-        warnings.append(
-            f"states and actions explain {t.explained:.0%} of the variance of rewards: states that "
-            "differ may look alike"
-        )
-    if len(doubtful):
-        s, a = doubtful[0]
-        warnings.append(
-            f"{len(doubtful)} pairs (state, action) miss their outcome more often than η = {eta:g} "
-            f"allows, for instance state {labels[s]}, action {a}"
-        )
-    if warnings and not force:
-        raise Undecided(
-            "source: " + "; ".join(warnings) + "; more episodes may help, force=True returns the "
-            "map as it is"
-        )
-    confidence = np.where(active, t.confidence, 1.0)
-    return Discovery(
-        simulator=simulator,
-        episodes=played,
-        confidence=confidence,
-        tried=tried,
-        eta=slips,
-        finished=finished and not warnings,
-        warnings=tuple(warnings),
-        history=history,
-        layered=layered,
-    )
-
-
-def _first_mixture(rows: Rows, frames: int, config: DiscoveryConfig) -> tuple[StateMixture, Ints]:
-    """A mixture of the first episodes; noise is known from repeated first observations."""
-    first = rows.features[rows.step == 0]
-    groups = _start_groups(first)
-    layered = _steps_differ(rows, config)
-    mixture = StateMixture(rows.features.shape[1], frames, layered, config)
-    mixture.num_starts = int(groups.max()) + 1
-    sizes = np.bincount(groups)
-    means = np.stack([first[groups == g].mean(axis=0) for g in range(len(sizes))])
-    residuals = (first - means[groups]).astype(np.float64)
-    freedom = max(len(first) - len(sizes), 1)
-    mean_variance = float(rows.features.var(axis=0).mean())
-    mixture.fit_noise(residuals.T @ residuals, freedom, mean_variance)
-    mixture.fit_between(rows.features, rows.step)
-    assigned = mixture.assign(rows.features, rows.step)
-    return mixture, mixture.refit(rows.features, rows.step, assigned, sweeps=5)
-
-
-def _start_groups(first: NDArray[np.float32]) -> Ints:
-    """Groups of first observations [n, D]: components of the minimum spanning tree without edges
-    longer than 1.6 times the median."""
-    from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-    from scipy.spatial.distance import pdist, squareform
-
-    first = first[:400].astype(np.float64)
-    tree = minimum_spanning_tree(squareform(pdist(first)) + 1e-9)
-    usual = float(np.median(tree.data)) if tree.nnz else 0.0
-    tree.data[tree.data > 1.6 * usual + 1e-6] = 0.0
-    tree.eliminate_zeros()
-    labels: Ints = connected_components(tree, directed=False)[1].astype(np.int64)
-    return labels
-
-
-def _steps_differ(rows: Rows, config: DiscoveryConfig) -> bool:
-    """Can the step be predicted from an observation?
-
-    Linear discriminant analysis, fitted to every other episode and tested on the rest.
-    """
-    episode = np.cumsum(rows.step == 0) - 1
-    train = episode % 2 == 0
-    steps = np.unique(rows.step[train])
-    means = np.stack([rows.features[train & (rows.step == t)].mean(axis=0) for t in steps])
-    place = np.searchsorted(steps, rows.step)
-    residuals = (rows.features[train] - means[place[train]]).astype(np.float64)
-    size, freedom = means.shape[1], max(int(train.sum()) - len(steps), 1)
-    within = residuals.T @ residuals / freedom
-    weight, diagonal = freedom / (freedom + size), np.diag(within)
-    within = weight * within + (1 - weight) * np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
-    within += config.floor * float(rows.features.var(axis=0).mean()) * np.eye(size)
-    white = np.linalg.cholesky(np.linalg.inv(within))
-    means, tested = means @ white, rows.features[~train] @ white
-    predicted = steps[((means**2).sum(axis=1) - 2 * tested @ means.T).argmin(axis=1)]
-    truth = rows.step[~train]
-    right = [float((predicted[truth == t] == t).mean()) for t in np.unique(truth)]
-    return bool(np.mean(right) > 0.8)
 
 
 class _Anything(Policy):

@@ -1,0 +1,421 @@
+"""States by their observations: a Dirichlet-process mixture of Gaussians with one covariance.
+
+Whether an observation belongs to a known state or a new one, and whether two states are one, is a
+Bayes factor (PLDA, as in `tasid.hmm.emissions`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasid.episodes import Episodes
+from tasid.hmm.features import flatten
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DiscoveryConfig:
+    """Hyper-parameters of discovery."""
+
+    delta: float = 0.01
+    """A pair (state, action) is known when its outcome has posterior probability ≥ 1 − delta."""
+    max_episodes: int = 5_000
+    """Episodes after which "auto" gives up."""
+    first_batch: int = 32
+    """Episodes of random actions at the beginning."""
+    batch: int = 8
+    """Episodes of every further batch …"""
+    large_batch: int = 32
+    """… while many more are needed …"""
+    many: float = 200.0
+    """… about so many by the best policy."""
+    idle: float = 0.05
+    """Exploration ends when fewer tests than this are expected in an episode, twice."""
+    worth: float = 0.002
+    """Doubts about a state are looked at again if they may cost more than this part of the value
+    of the best policy."""
+    tries: int = 32
+    """Tests after which a pair is known where outcomes are random."""
+    judged: int = 64
+    """Episodes after which outcomes may be judged random."""
+    explained: float = 0.8
+    """Share of the variance of rewards that states and actions have to explain."""
+    least_temperature: float = 0.1
+    """A lower temperature of the mixture means that observations are not Gaussian."""
+    birth: float = 0.1
+    """Prior odds of a new state for an observation. Founding a state is cheap …"""
+    survival: float = 0.1
+    """… but to stay one of its own it has to beat the odds Γ(n+m) / (Γ(n) Γ(m) survival) of the
+    mixture. Two outliers of one state support each other; strict births would file both away under
+    wrong states for ever."""
+    rivals: int = 8
+    """Nearest states with which a state may be merged."""
+    concentration: float = 1.0
+    """How readily an action is expected to have an outcome that no other action there has."""
+    refit_growth: float = 1.25
+    """All observations are assigned anew when their number has grown by this factor."""
+    floor: float = 1e-3
+    """Variance of the noise at least, as a part of the mean variance."""
+    picture_side: int = 14
+    """Pictures are averaged over squares down to about this many a side."""
+
+
+class Rows:
+    """All observations of all episodes, one after the other, in buffers that grow.
+
+    Attributes
+    ----------
+    features, step
+        [n, D] and [n].
+    action, reward
+        Taken after the observation, and earned by it, [n]; −1 and 0 at the last of an episode.
+    ended
+        Did the target end the episode here, before the horizon? [n]
+    """
+
+    def __init__(self) -> None:
+        self._buffers: list[NDArray[Any]] = []
+        self.step: Ints = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def append(self, episodes: Episodes, pool: int) -> Rows:
+        """Add episodes without their padding; pixels are averaged over squares of side `pool`."""
+        valid, lengths = episodes.valid, episodes.lengths
+        n, frames = valid.shape
+        observations = episodes.observations
+        assert observations is not None
+        step = np.tile(np.arange(frames), (n, 1))
+        last = step == lengths[:, None]
+        padded = np.zeros((n, 1))
+        action = np.where(last, -1, np.hstack([episodes.actions, padded]))
+        reward = np.where(last, 0.0, np.hstack([episodes.rewards, padded]))
+        ended = last & (lengths < frames - 1)[:, None]
+        fresh: list[NDArray[Any]] = [
+            flatten(observations[valid], pool),
+            step[valid],
+            action[valid].astype(np.int64),
+            reward[valid].astype(np.float64),
+            ended[valid],
+        ]
+        first, total = len(self), len(self) + len(fresh[0])
+        if not self._buffers or total > len(self._buffers[0]):
+            old = self._buffers or [column[:0] for column in fresh]
+            self._buffers = [np.empty((2 * total, *c.shape[1:]), c.dtype) for c in fresh]
+            for buffer, column in zip(self._buffers, old, strict=True):
+                buffer[:first] = column[:first]
+        for buffer, column in zip(self._buffers, fresh, strict=True):
+            buffer[first:total] = column
+        self.features, self.step, self.action, self.reward, self.ended = (
+            buffer[:total] for buffer in self._buffers
+        )
+        return self
+
+
+class StateMixture:
+    """States by their observations.
+
+    Attributes
+    ----------
+    counts, sums
+        Number of observations of each state and the sums of their features, [S] and [S, D].
+    step
+        The step of each state in a layered environment, else −1, [S].
+    temperature
+        Log-likelihoods are multiplied by this. It is lowered until first observations, of which
+        the number of states is known, are not split further.
+    """
+
+    def __init__(self, size: int, steps: int, layered: bool, config: DiscoveryConfig) -> None:
+        self.layered, self.config = layered, config
+        self.counts, self.sums = np.zeros(0), np.zeros((0, size))
+        self.step = np.zeros(0, np.int64)
+        self.centre = np.zeros((steps if layered else 1, size))
+        self.temperature, self.num_starts = 1.0, 1
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def fit_noise(self, scatter: Floats, freedom: float, mean_variance: float) -> None:
+        """Set the shared covariance W; with few degrees of freedom, mostly its diagonal."""
+        size = len(scatter)
+        within = scatter / max(freedom, 1.0)
+        diagonal = np.diag(within)
+        weight = freedom / (freedom + size)
+        target = np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
+        within = weight * within + (1 - weight) * target
+        within += self.config.floor * mean_variance * np.eye(size)
+        values, vectors = np.linalg.eigh(within)
+        self._white = vectors / np.sqrt(np.maximum(values, 1e-12)) @ vectors.T
+
+    def fit_between(self, features: NDArray[np.float32], h: Ints) -> None:
+        """Set the centres and the directions and variances b in which states differ."""
+        steps = range(len(self.centre))
+        if len(self):
+            means = self.sums / self.counts[:, None]
+            own = self.step if self.layered else np.zeros(len(self), np.int64)
+            for t in steps:
+                members = own == t
+                seen = features[h == t] if self.layered and not members.any() else means[members]
+                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
+            weights = np.minimum(self.counts / 4, 1.0)
+            if self.layered:  # a step with one state says nothing about differences
+                weights = weights * (np.bincount(own)[own] > 1)
+            total = max(weights.sum(), 1.0)
+            deviation = (means - self.centre[own]) @ self._white
+            between = (deviation * weights[:, None]).T @ deviation / total
+            between -= np.eye(len(between)) * float((weights / self.counts).sum() / total)
+            number = weights.sum()
+        else:
+            own = h if self.layered else np.zeros(len(h), np.int64)
+            for t in steps:
+                seen = features[own == t]
+                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
+            deviation = (features - self.centre[own]) @ self._white
+            between = deviation.T @ deviation / len(deviation) - np.eye(features.shape[1])
+            number = 4.0
+        values, vectors = np.linalg.eigh(between)
+        values = np.maximum(values, 0.0)
+        even = max(values.mean(), 8.0 / len(values))
+        self.between = (number * values + 2.0 * even) / (number + 2.0)
+        self.whitening = (self._white @ vectors).astype(np.float32)
+
+    def project(self, features: NDArray[Any], step: Ints | int) -> NDArray[Any]:
+        """Features in coordinates where W is the identity and B is diagonal."""
+        centre = self.centre[step if self.layered else 0].astype(np.float32)
+        projected: NDArray[Any] = (features - centre) @ self.whitening
+        return projected
+
+    def members(self, h: int) -> Ints:
+        """The states that may be observed at step h."""
+        return np.flatnonzero(self.step == h) if self.layered else np.arange(len(self))
+
+    def parameters(self, states: Ints) -> tuple[NDArray[np.float32], ...]:
+        """Coefficients of y² and y [L+1, D] and constants [L+1] of the posterior predictive
+        ln p(y | s); the last is a new state, with its prior odds."""
+        counts = np.append(self.counts[states], 0.0)[:, None]
+        own = self.step[states] if self.layered else np.zeros(len(states), np.int64)
+        sums = np.zeros((len(counts), len(self.between)))
+        sums[:-1] = (self.sums[states] - counts[:-1] * self.centre[own]) @ self.whitening
+        return self._predictive(counts, sums, new=True)
+
+    def _predictive(self, counts: Floats, sums: Floats, new: bool) -> tuple[NDArray[Any], ...]:
+        """The same of counts [L, 1] and projected sums [L, D]."""
+        shrink = self.between / (1 + counts * self.between)
+        variance, mean = 1 + shrink, sums * shrink
+        constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1) * self.temperature
+        if new:
+            constant[-1] += math.log(self.config.birth)
+        t = np.float32(self.temperature)
+        quadratic, linear = (-0.5 / variance).astype(np.float32), (mean / variance)
+        return t * quadratic, t * linear.astype(np.float32), constant.astype(np.float32)
+
+    def log_prob(
+        self, features: NDArray[np.float32], h: int, parameters: tuple[NDArray[np.float32], ...]
+    ) -> NDArray[Any]:
+        """ln p(x | s) of n observations of step h, up to what states share, [n, L+1]."""
+        y = self.project(features, h)
+        quadratic, linear, constant = parameters
+        scores: NDArray[Any] = (y * y) @ quadratic.T + y @ linear.T + constant
+        return scores
+
+    def _groups(self, h: Ints) -> list[tuple[int, Ints]]:
+        """Steps and their rows; without layers, chunks of rows."""
+        if not self.layered:
+            return [(0, np.arange(len(h))[i : i + 4096]) for i in range(0, len(h), 4096)]
+        order = np.argsort(h, kind="stable")
+        cuts = np.searchsorted(h[order], np.arange(len(self.centre) + 1))
+        return [(t, order[cuts[t] : cuts[t + 1]]) for t in range(len(self.centre))]
+
+    def nearest(self, features: NDArray[np.float32], h: Ints) -> Ints:
+        """The likeliest state of each observation; −1 where a new one is likelier."""
+        assigned = np.full(len(h), -1)
+        for t, rows in self._groups(h):
+            states = self.members(t)
+            if len(rows) and len(states):
+                parameters = self.parameters(states)
+                best = self.log_prob(features[rows], t, parameters).argmax(axis=1)
+                assigned[rows] = np.append(states, -1)[best]
+        return assigned
+
+    def assign(self, features: NDArray[np.float32], h: Ints) -> Ints:
+        """States of new observations, which count from now on; new states are founded."""
+        assigned = self.nearest(features, h)
+        known = assigned >= 0
+        np.add.at(self.counts, assigned[known], 1.0)
+        np.add.at(self.sums, assigned[known], features[known].astype(np.float64))
+        self._found(features, h, assigned)
+        return assigned
+
+    def _found(self, features: NDArray[np.float32], h: Ints, assigned: Ints) -> None:
+        """Found states for the rows with −1, one after the other."""
+        new = np.flatnonzero(assigned < 0)
+        if not len(new):
+            return
+        first, step = len(self), h[new] if self.layered else np.full(len(new), -1)
+        y = self.project(features[new], h[new])
+        counts, sums, own = np.zeros(len(new)), np.zeros(y.shape), np.zeros(len(new), np.int64)
+        number = 0
+        for row in range(len(new)):
+            young = np.flatnonzero(own[:number] == step[row])
+            n, total = np.append(counts[young], 0.0), np.zeros((len(young) + 1, y.shape[1]))
+            total[:-1] = sums[young]
+            quadratic, linear, constant = self._predictive(n[:, None], total, new=True)
+            best = int((quadratic @ y[row] ** 2 + linear @ y[row] + constant).argmax())
+            state = int(young[best]) if best < len(young) else number
+            number += state == number
+            own[state] = step[row]
+            counts[state] += 1
+            sums[state] += y[row]
+            assigned[new[row]] = first + state
+        raw = np.zeros((number, features.shape[1]))
+        np.add.at(raw, assigned[new] - first, features[new].astype(np.float64))
+        self.counts = np.append(self.counts, counts[:number])
+        self.sums = np.vstack([self.sums, raw])
+        self.step = np.append(self.step, own[:number])
+
+    def recount(self, features: NDArray[np.float32], assigned: Ints) -> Ints:
+        """Recompute the statistics; states without observations go, the others are renumbered."""
+        kept, assigned = np.unique(assigned, return_inverse=True)
+        self.step = self.step[kept]
+        self.counts = np.bincount(assigned).astype(np.float64)
+        order = np.argsort(assigned, kind="stable")
+        first = np.cumsum(self.counts).astype(np.int64) - self.counts.astype(np.int64)
+        self.sums = np.add.reduceat(features[order], first, axis=0, dtype=np.float64)
+        return assigned
+
+    def refit(
+        self, features: NDArray[np.float32], h: Ints, assigned: Ints, sweeps: int = 3
+    ) -> Ints:
+        """Fit covariances, merge states and assign all observations anew, several times."""
+        square = features.T.astype(np.float64) @ features
+        mean_variance = float(features.var(axis=0).mean())
+        for _ in range(12):
+            for _ in range(sweeps):
+                assigned = self.recount(features, assigned)
+                means = self.sums / self.counts[:, None]
+                scatter = square - means.T @ self.sums
+                self.fit_noise(scatter, len(features) - len(self), mean_variance)
+                self.fit_between(features, h)
+                self.merge(assigned)
+                assigned = self.nearest(features, h)
+                self._found(features, h, assigned)
+            assigned = self.recount(features, assigned)
+            self.merge(assigned)
+            if len(np.unique(assigned[h == 0])) <= self.num_starts:
+                break
+            self.temperature *= 0.7
+        return assigned
+
+    def merge(self, assigned: Ints) -> None:
+        """Merge pairs of states, the smallest first, while that is likelier; renumber in place."""
+        from scipy.special import gammaln
+
+        own = self.step if self.layered else np.zeros(len(self), np.int64)
+        n = self.counts.copy()
+        sums = (self.sums - n[:, None] * self.centre[own]) @ self.whitening
+
+        def evidence(n: Any, sums: Any) -> Any:
+            """ln of the marginal likelihood of n observations with these sums."""
+            spread = 1 + n[:, None] * self.between
+            return (
+                0.5 * self.temperature * (sums**2 * self.between / spread - np.log(spread)).sum(1)
+            )
+
+        alone, numbers = evidence(n, sums), np.arange(len(self))
+        owner, means = numbers.copy(), sums / n[:, None]
+        squares = (means**2).sum(axis=1)
+        for i in np.argsort(n, kind="stable"):
+            others = np.flatnonzero((owner == numbers) & (own == own[i]) & (numbers != i))
+            if not len(others):
+                continue
+            if len(others) > self.config.rivals:
+                distance = squares[others] - 2 * means[others] @ means[i]
+                others = others[np.argpartition(distance, self.config.rivals)[: self.config.rivals]]
+            both, joined = n[others] + n[i], sums[others] + sums[i]
+            gain = evidence(both, joined) - alone[others] - alone[i]
+            gain += gammaln(both) - gammaln(n[others]) - gammaln(n[i])
+            gain -= math.log(self.config.survival)
+            best = int(gain.argmax())
+            if gain[best] > 0:
+                target = others[best]
+                owner[i] = target
+                n[target], sums[target] = both[best], joined[best]
+                means[target] = sums[target] / n[target]
+                squares[target] = (means[target] ** 2).sum()
+                alone[target] = evidence(n[target : target + 1], sums[target : target + 1])[0]
+        if (owner == np.arange(len(self))).all():
+            return
+        while (owner[owner] != owner).any():
+            owner = owner[owner]
+        kept, place = np.unique(owner, return_inverse=True)
+        total = np.zeros((len(kept), self.sums.shape[1]))
+        np.add.at(total, place, self.sums)
+        self.counts, self.sums = np.bincount(place, self.counts).astype(np.float64), total
+        self.step = self.step[kept]
+        assigned[:] = np.where(assigned >= 0, place[assigned], -1)
+
+
+def first_mixture(rows: Rows, frames: int, config: DiscoveryConfig) -> tuple[StateMixture, Ints]:
+    """A mixture of the first episodes; noise is known from repeated first observations."""
+    first = rows.features[rows.step == 0]
+    groups = _start_groups(first)
+    layered = _steps_differ(rows, config)
+    mixture = StateMixture(rows.features.shape[1], frames, layered, config)
+    mixture.num_starts = int(groups.max()) + 1
+    sizes = np.bincount(groups)
+    means = np.stack([first[groups == g].mean(axis=0) for g in range(len(sizes))])
+    residuals = (first - means[groups]).astype(np.float64)
+    freedom = max(len(first) - len(sizes), 1)
+    mean_variance = float(rows.features.var(axis=0).mean())
+    mixture.fit_noise(residuals.T @ residuals, freedom, mean_variance)
+    mixture.fit_between(rows.features, rows.step)
+    assigned = mixture.assign(rows.features, rows.step)
+    return mixture, mixture.refit(rows.features, rows.step, assigned, sweeps=5)
+
+
+def _start_groups(first: NDArray[np.float32]) -> Ints:
+    """Groups of first observations [n, D]: components of the minimum spanning tree without edges
+    longer than 1.6 times the median."""
+    from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+    from scipy.spatial.distance import pdist, squareform
+
+    first = first[:400].astype(np.float64)
+    tree = minimum_spanning_tree(squareform(pdist(first)) + 1e-9)
+    usual = float(np.median(tree.data)) if tree.nnz else 0.0
+    tree.data[tree.data > 1.6 * usual + 1e-6] = 0.0
+    tree.eliminate_zeros()
+    labels: Ints = connected_components(tree, directed=False)[1].astype(np.int64)
+    return labels
+
+
+def _steps_differ(rows: Rows, config: DiscoveryConfig) -> bool:
+    """Can the step be predicted from an observation?
+
+    Linear discriminant analysis, fitted to every other episode and tested on the rest.
+    """
+    episode = np.cumsum(rows.step == 0) - 1
+    train = episode % 2 == 0
+    steps = np.unique(rows.step[train])
+    means = np.stack([rows.features[train & (rows.step == t)].mean(axis=0) for t in steps])
+    place = np.searchsorted(steps, rows.step)
+    residuals = (rows.features[train] - means[place[train]]).astype(np.float64)
+    size, freedom = means.shape[1], max(int(train.sum()) - len(steps), 1)
+    within = residuals.T @ residuals / freedom
+    weight, diagonal = freedom / (freedom + size), np.diag(within)
+    within = weight * within + (1 - weight) * np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
+    within += config.floor * float(rows.features.var(axis=0).mean()) * np.eye(size)
+    white = np.linalg.cholesky(np.linalg.inv(within))
+    means, tested = means @ white, rows.features[~train] @ white
+    predicted = steps[((means**2).sum(axis=1) - 2 * tested @ means.T).argmin(axis=1)]
+    truth = rows.step[~train]
+    right = [float((predicted[truth == t] == t).mean()) for t in np.unique(truth)]
+    return bool(np.mean(right) > 0.8)
