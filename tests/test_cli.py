@@ -188,6 +188,15 @@ def test_seeds(run, tmp_path):
     assert "2 of 2" in err
 
 
+def test_the_papers_count_is_said_before_it_is_played(run, tmp_path):
+    lock = ("train", "combination-lock", "--method", "paper", "--horizon", 2, "--set")
+    theorem = ("learner.log_class_size=0.1", "--set", "learner.epsilon=3", "--set")
+    few = ("learner.delta=0.9", "--set", "num_actions=3", "--out", tmp_path / "run")
+    code, printed, err = run(*lock, *theorem, *few, "--json")
+    assert code == 0, err
+    assert f": 0 of {json.loads(printed)['episodes']} episodes" in err
+
+
 # Errors
 
 

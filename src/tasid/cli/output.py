@@ -90,7 +90,8 @@ def progress(seconds_between_lines: float = 10.0) -> Iterator[Callable[[Event], 
         ]
         text = ", ".join([f"{event.episodes}{total} episodes", *figures[:4]])
         status.update(text)
-        if not console.is_terminal and time.monotonic() - printed >= seconds_between_lines:
+        due = not console.is_terminal and time.monotonic() - printed >= seconds_between_lines
+        if due or event.episodes == 0:  # how many there will be is said before any is played
             printed = time.monotonic()
             notice(text)
 
