@@ -9,6 +9,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 import tasid
 from tasid.learning import belief
@@ -172,9 +173,9 @@ def test_auto_warns_at_its_limit(lock):
     assert any("48" in warning for warning in result.diagnostics.warnings)
 
 
-def scored(fit, *, regret=0.0, gains=0.0, rewards=0.0, own=range(8), n=24):
+def scored(fit, *, gains=0.0, rewards=0.0, own=range(8), n=24):
     """The fit with a made-up score."""
-    arrays = (np.full(n, float(x)) for x in (rewards, gains, regret))
+    arrays = (np.full(n, float(x)) for x in (rewards, gains))
     return replace(fit, held_out=HeldOutScore(*arrays, own=own, mean_return=1.0))
 
 
@@ -202,10 +203,10 @@ def test_auto_goes_on_where_evidence_is_missing(trained, monkeypatch):
     span, promise = trained.span, trained.promise
     assert confident(trained).stopping_reason() is not None
     for lacking in (
-        {"regrets": np.full(30, 0.02 * span)},
-        {"regrets": np.append(np.zeros(29), 0.2 * span)},
+        {"regrets": np.full(30, 0.03 * span)},
+        {"regrets": np.append(np.zeros(29), 1.2 * span)},
         {"regrets": np.zeros(19)},
-        {"returns": np.full(30, promise - 0.03 * span)},
+        {"returns": np.full(30, promise - 0.13 * span)},
         {"reward_log_likelihood": -1.0},
     ):
         assert confident(trained, **lacking).stopping_reason() is None
@@ -220,25 +221,50 @@ def test_auto_goes_on_where_evidence_is_missing(trained, monkeypatch):
         assert confident(trained).stopping_reason() is None
 
 
-def test_the_regret_is_that_of_the_credible_fit_that_sees_most(trained):
-    """A fit that predicts held-out episodes as well and calls the actions mistakes counts."""
+def test_the_bound_of_the_regret_is_that_of_poisson(trained):
+    """The share of failed episodes with which no more failures than these have 5 % probability."""
+    for failures in (0, 1, 4):
+        regrets = np.append(np.zeros(100 - failures), np.full(failures, trained.span))
+        bound = trained._regret_bound(regrets)
+        assert poisson.cdf(failures, 100 * bound) == pytest.approx(0.05)
+
+
+def test_the_next_batch_completes_the_evidence(trained):
+    for regret, missing in ((0.0, 30), (0.07, 0)):
+        training = confident(trained, regrets=np.full(20, regret * trained.span))
+        assert training._missing_evidence() == missing
+
+
+def test_the_regret_is_that_of_the_credible_fit_that_sees_most(trained, monkeypatch):
+    """A fit that predicts held-out episodes as well and calls the choices mistakes counts."""
     first, second, third = trained.fits[:3]
     fresh = trained.parts[-1][np.arange(16).repeat(2)[:24]]
-    own = {"own": range(8)}
+    found = {id(first.emission): 0.0, id(second.emission): 0.3, id(third.emission): 9.0}
+    monkeypatch.setattr(belief, "cross_regret", lambda _, judge: np.full(24, found[id(judge[1])]))
 
-    def regret(**other):
-        fits = scored(first, **own), scored(second, regret=0.3, own=range(8, 16), **other)
+    def evidence(gains):
+        best, other = scored(first), scored(second, own=range(8, 16), gains=gains)
         training = confident(trained)
-        training.fits = [*fits, scored(third, regret=9.0, gains=-50.0, own=range(16, 24))]
-        return training._evidence(fits[0], fresh)
+        training.fits = [best, other, scored(third, gains=-50.0, own=range(16, 24))]
+        return training._evidence(best, fresh)
 
-    agreed = regret(gains=0.0)
-    assert agreed.regrets.size == agreed.returns.size == 16
+    agreed = evidence(0.0)
     assert agreed.regrets.mean() == pytest.approx(0.3)
-    wrong = regret(gains=-2.0)
-    assert wrong.regrets.size == 8
+    np.testing.assert_array_equal(agreed.returns, fresh.returns[:16])
+    wrong = evidence(-2.0)
     assert wrong.regrets.mean() == 0
     np.testing.assert_array_equal(wrong.returns, fresh.returns[:8])
+
+
+def test_another_labelling_finds_fault_with_a_choice(trained):
+    """A fit does as it would itself; one whose states are exchanged disagrees at a high cost."""
+    fit, part = trained.fits[0], trained.parts[-1]
+    labelling, sequences = trained.labellings[fit.kind], trained._sequences(fit.features, part)
+    rows = np.arange(fit.emission.num_classes)
+    exchanged = fit.emission.select(rows.reshape(-1, 3)[:, [1, 0, 2]].ravel()[: rows.size])
+    readings = [(labelling, emission, sequences) for emission in (fit.emission, exchanged)]
+    assert belief.cross_regret(readings[0], readings[0]).mean() < 0.01 * trained.span
+    assert belief.cross_regret(readings[1], readings[0]).mean() > 0.1 * trained.span
 
 
 def test_credibility_is_a_paired_test():
@@ -246,7 +272,7 @@ def test_credibility_is_a_paired_test():
     common = rng.normal(scale=10, size=40)
 
     def score(better):
-        return HeldOutScore(common, common + better, np.zeros(40))
+        return HeldOutScore(common, common + better)
 
     assert is_credible(score(rng.normal(size=40) * 0.1), score(np.zeros(40)), 5)
     assert is_credible(score(1.0), score(np.zeros(40)), 5)

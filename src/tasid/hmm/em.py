@@ -69,8 +69,6 @@ class Expectation(NamedTuple):
     """ln p(observations, rewards, ends | actions) of episodes, up to what classes share, [N]."""
     reward_log_likelihood: Floats
     """Σ_h ln p(reward and end of step h | observations), floored, [N]."""
-    regret: Floats
-    """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] over the policy's own actions, [N]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +82,6 @@ class HiddenMarkovModel:
     advantages: Any = None
     """`at(h)` [M, A] is never positive: how much worse than the plan's own each action is."""
     views: MapViews | None = None
-    slots: NDArray[np.intp] | None = None
-    """Slots of the whole graph, where this is a part of it."""
 
     @property
     def is_large(self) -> bool:
@@ -109,7 +105,7 @@ class HiddenMarkovModel:
     ) -> Expectation:
         """The expectation step. `counted` [N, H+1, D] are summed up in place of the features.
 
-        What EM does not need, `reward_log_likelihood` and `regret`, is 0 unless `score` is set.
+        What EM does not need, `reward_log_likelihood`, is 0 unless `score` is set.
         """
         counted = sequences.features if counted is None else counted
         run = partial(self._expect_batch, classes, emission, self.options(**options), score)
@@ -122,7 +118,7 @@ class HiddenMarkovModel:
         return Expectation(
             np.sum([result.counts for result in results], axis=0),
             np.sum([result.sums for result in results], axis=0),
-            *(np.concatenate([result[i] for result in results]) for i in (2, 3, 4)),
+            *(np.concatenate([result[i] for result in results]) for i in (2, 3)),
         )
 
     def _expect_batch(
@@ -136,7 +132,7 @@ class HiddenMarkovModel:
     ) -> Expectation:
         smoother = Smoother(self.graph, emission, classes, batch, options)
         counts, sums = np.zeros(classes.number), np.zeros((classes.number, counted.shape[2]))
-        agreement, regret = np.zeros(len(batch)), np.zeros(len(batch))
+        agreement = np.zeros(len(batch))
         for step in smoother.steps():
             weights = step.class_posterior * step.used[:, None]
             columns = np.flatnonzero(weights.any(axis=0))
@@ -144,17 +140,9 @@ class HiddenMarkovModel:
             weights = np.ascontiguousarray(weights[:, columns].T)
             counts[active] += weights.sum(axis=1)
             sums[active] += weights @ counted[:, step.h]
-            if not score or step.agreement is None:
-                continue
-            agreement += np.log(np.maximum(step.agreement, options.contradiction))
-            if self.advantages is not None:
-                table = self.advantages.at(step.h)
-                table = table if self.slots is None else table[self.slots]
-                values = step.smoothed @ table
-                own = values[np.arange(len(batch)), batch.actions[:, step.h]]
-                own[batch.explored[:, step.h] | (batch.lengths <= step.h)] = 0.0
-                regret -= own
-        return Expectation(counts, sums, smoother.log_likelihood, agreement, regret)
+            if score and step.agreement is not None:
+                agreement += np.log(np.maximum(step.agreement, options.contradiction))
+        return Expectation(counts, sums, smoother.log_likelihood, agreement)
 
     def log_evidence(
         self, classes: Classes, emission: GaussianEmission, sequences: Sequences
@@ -185,8 +173,7 @@ class HiddenMarkovModel:
         slots = np.flatnonzero(visited)
         if slots.size > 0.8 * graph.num_slots:
             return self, classes
-        part = replace(self, graph=graph.restricted(slots), slots=slots)
-        return part, classes.restricted(slots)
+        return replace(self, graph=graph.restricted(slots)), classes.restricted(slots)
 
     def schedule(self, initialisation: str) -> list[Stage]:
         """The stages of EM from an initialisation: "forward", "anneal" or "warm"."""

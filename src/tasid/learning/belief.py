@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv
 
 from tasid.episodes import Episodes
 from tasid.hmm.classifier import (
@@ -70,12 +71,12 @@ class BeliefConfig:
     """Later batches are this part of all episodes before them."""
     exploration: float = 0.05
     """Share of random actions while learning."""
-    tolerance: float = 0.01
-    """"auto" stops when the estimated regret is below this part of the range of returns …"""
+    tolerance: float = 0.06
+    """"auto" stops when the regret is below this part of the range of returns …"""
+    confidence: float = 0.95
+    """… with this confidence …"""
     patience: int = 2
-    """… in so many batches in a row …"""
-    min_evidence: int = 50
-    """… that have so many episodes by credible fits: rare errors do not show in few."""
+    """… in the held-out episodes of the last batches, so many or more."""
     settled_tolerance: float = 0.05
     """On large maps, a fit with less regret than this is refined alone, without other
     initialisations."""
@@ -124,8 +125,8 @@ class BatchEnded(Event):
     reward_log_likelihood: float
     """Its held-out log-likelihood of rewards and ends, an episode."""
     estimated_regret: float
-    """Estimated loss of an episode because the state is not known exactly: the largest of the
-    estimates by credible fits, in the episodes that they played."""
+    """Estimated loss of an episode because the state is not known exactly: of the best fit's
+    choices, by the credible fit that finds most fault with them."""
     estimated_regret_error: float
     likelihood_gain: float
     """Held-out nats a step by which states explain observations better than one Gaussian."""
@@ -142,8 +143,6 @@ class HeldOutScore:
     """ln p(rewards and ends | observations), floored, [n]."""
     likelihood_gains: Floats
     """Nats a step by which observations are explained better than by one Gaussian, [n]."""
-    regrets: Floats
-    """Expected regret of the actions of each episode, by what the fit says of its states, [n]."""
     own: range = range(0)
     """The episodes that the fit's policy played."""
     mean_return: float = 0.0
@@ -190,14 +189,13 @@ class Fit:
 
 
 class Evidence(NamedTuple):
-    """What n held-out episodes of credible fits say."""
+    """What n held-out episodes say about the best fit."""
 
     regrets: Floats
-    """By the credible fit that estimates the most, [n]."""
+    """Of its choices, by the credible fit that finds most fault with them, [n]."""
     returns: Floats
-    """[n]."""
+    """Of the episodes that credible fits played."""
     reward_log_likelihood: float
-    """By the best fit."""
 
 
 class Labelling(NamedTuple):
@@ -319,6 +317,8 @@ class Training:
         started = time.perf_counter()
         limit = self.config.episodes or self.config.max_episodes
         size = max(self.config.first_batch, int(self.num_episodes * self.config.growth))
+        if self.config.episodes is None:
+            size = max(size, self._missing_evidence())
         fresh, players = self._play(min(size, limit - self.num_episodes))
         played = time.perf_counter()
         self.fits = self._scored(fresh, players)
@@ -362,17 +362,21 @@ class Training:
 
     def stopping_reason(self) -> str | None:
         """Why no more episodes are needed; None if more may help."""
-        config = self.config
+        config, threshold = self.config, self.config.reward_threshold
         if config.episodes is not None:
             done = self.num_episodes >= config.episodes
             return f"{config.episodes} episodes were requested" if done else None
         if self.num_episodes >= config.max_episodes:
             return f"the limit of {config.max_episodes} episodes was reached"
-        streak = [*takewhile(self._is_confirmed, reversed(self.evidence))]
-        regrets = np.concatenate([np.zeros(0), *(evidence.regrets for evidence in streak)])
-        if len(streak) < config.patience or regrets.size < config.min_evidence:
+        streak = takewhile(lambda e: e.reward_log_likelihood >= threshold, reversed(self.evidence))
+        batches = [*streak]
+        for last in range(config.patience, len(batches) + 1):
+            regrets = np.concatenate([evidence.regrets for evidence in batches[:last]])
+            if self._regret_bound(regrets) <= config.tolerance:
+                break
+        else:
             return None
-        earned = np.concatenate([evidence.returns for evidence in streak]).mean()
+        earned = np.concatenate([evidence.returns for evidence in batches[:last]]).mean()
         if earned < self.promise - config.tolerance * self.span:
             return None
         found = agreed_findings(self.result(""), self.plan.simulator, config.diagnosis)
@@ -380,14 +384,26 @@ class Training:
             return None
         return (
             f"the estimated regret was {regrets.mean() / self.span:.2%} of the range of returns in "
-            f"{regrets.size} held-out episodes of the last {len(streak)} batches"
+            f"{regrets.size} held-out episodes of the last {last} batches"
         )
 
-    def _is_confirmed(self, evidence: Evidence) -> bool:
-        """Do held-out episodes find little regret, and rewards as predicted?"""
-        mean, error = mean_and_error(evidence.regrets)
-        certain = mean + 2 * error <= self.config.tolerance * self.span
-        return certain and evidence.reward_log_likelihood >= self.config.reward_threshold
+    def _regret_bound(self, regrets: Floats) -> float:
+        """Upper confidence bound of the mean regret, as a part of the range of returns.
+
+        Regrets are mostly 0 and now and then the whole range, so their sum is bounded as a Poisson
+        variable: without any regret in n episodes, the bound at 95 % is 3/n.
+        """
+        total = float(regrets.sum()) / self.span
+        return float(gammaincinv(total + 1, self.config.confidence)) / regrets.size
+
+    def _missing_evidence(self) -> int:
+        """Episodes without regret that would complete the evidence of the last batch; 0 if it has
+        more regret than is tolerated itself."""
+        regrets = self.evidence[-1].regrets if self.evidence else np.ones(1) * self.span
+        if regrets.mean() > self.config.tolerance * self.span:
+            return 0
+        needed = regrets.size * self._regret_bound(regrets) / self.config.tolerance
+        return math.ceil(needed) - regrets.size
 
     def result(self, stopped: str) -> BeliefResult:
         """The current fits and all episodes."""
@@ -502,16 +518,20 @@ class Training:
         return (round(score, 2), fit.score.likelihood_gain[0])
 
     def _evidence(self, best: Fit, fresh: Episodes) -> Evidence:
-        """What fresh episodes say about the fits that predict them as well as the best one does.
+        """What fresh episodes say about the best fit, and those that predict them as well.
 
         A wrong labelling flatters itself: its own states confirm its actions. So all credible fits
         are asked, about episodes that none has used, and the largest regret counts. It is small
         only where they agree on what to do.
         """
         horizon = self.plan.simulator.horizon
-        credible = [f.score for f in self.fits if is_credible(f.score, best.score, horizon)]
-        rows = [row for score in credible for row in score.own] or [*range(len(fresh))]
-        estimates = [score.regrets[rows] for score in credible]
+        credible = [f for f in self.fits if is_credible(f.score, best.score, horizon)]
+        rows = [row for fit in credible for row in fit.score.own] or [*range(len(fresh))]
+        read = {fit: self._sequences(fit.features, fresh) for fit in credible}
+        estimates = [
+            cross_regret(*((self.labellings[f.kind], f.emission, read[f]) for f in (best, judge)))
+            for judge in credible
+        ]
         worst = max(estimates, key=lambda regrets: sum(mean_and_error(regrets)))
         return Evidence(worst, fresh.returns[rows], best.score.reward_log_likelihood)
 
@@ -659,7 +679,38 @@ def held_out_score(
         # For a sharpness below 1, ln E[p^ς] / ς is below ln E[p]: the gain is underestimated.
         gains = gains / emission.sharpness + log_prob_by_episode(shared, sequences)
     gains = gains / model.graph.horizon
-    return HeldOutScore(expected.reward_log_likelihood, gains, expected.regret)
+    return HeldOutScore(expected.reward_log_likelihood, gains)
+
+
+Reading = tuple[Labelling, Emission, Sequences]
+"""A fit, and episodes in its features."""
+
+
+def cross_regret(actor: Reading, judge: Reading) -> Floats:
+    """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] of the same episodes as both read them, [n].
+
+    a_h is what the actor's policy chooses given the past, whatever was done; the judge infers the
+    states from whole episodes.
+    """
+    model, regrets = actor[0].model, []
+    assert model.advantages is not None
+    parts = (batches(sequences, model.graph) for _, _, sequences in (actor, judge))
+    for own, other in zip(*parts, strict=True):
+        acting = _smoother(actor, own, use_rewards=False)
+        total = np.zeros(len(own))
+        for step in _smoother(judge, other, use_rewards=True).steps():
+            if step.h < model.graph.horizon:
+                table = model.advantages.at(step.h)
+                chosen = (acting.filtered_probs[step.h] @ table).argmax(axis=1)
+                values = (step.smoothed @ table)[np.arange(len(own)), chosen]
+                total -= np.where(own.lengths > step.h, values, 0.0)
+        regrets.append(total)
+    return np.concatenate(regrets)
+
+
+def _smoother(reading: Reading, batch: Sequences, *, use_rewards: bool) -> Smoother:
+    (model, classes), emission, _ = reading
+    return Smoother(model.graph, emission, classes, batch, model.options(use_rewards=use_rewards))
 
 
 def is_credible(score: HeldOutScore, best: HeldOutScore, horizon: int) -> bool:

@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tasid.hmm.em import HiddenMarkovModel
 from tasid.hmm.emissions import GaussianEmission
 from tasid.hmm.features import FeatureMap
-from tasid.hmm.smoother import Classes, Sequences, Smoother, batches
+from tasid.hmm.smoother import Sequences
 from tasid.keys import seed_key
 from tasid.learning.base import Callback, LearningResult, mean_and_error
 from tasid.learning.belief import (
@@ -36,6 +35,7 @@ from tasid.learning.belief import (
     Fit,
     Labelling,
     Training,
+    cross_regret,
     fit_features,
     held_out_score,
 )
@@ -158,13 +158,12 @@ def learn_from_episodes(
             )
         ]
         best = _best(candidates, judging)
-        model, classes = training.labellings[best.fit.kind]
-        costs = [
-            (mean_and_error(regret(model, classes, best, other)), other)
-            for other in candidates
-            if other.fit.kind == best.fit.kind and best.equals(other, judging)
-        ]
-        cost, rival = max(costs, key=lambda pair: pair[0][0] + 2 * pair[0][1])
+        labelling = model, classes = training.labellings[best.fit.kind]
+        rivals = [o for o in candidates if o.fit.kind == best.fit.kind and best.equals(o, judging)]
+        acting, *readings = ((labelling, o.fit.emission, best.held_out) for o in (best, *rivals))
+        costs = [mean_and_error(cross_regret(acting, reading)) for reading in readings]
+        worst = max(range(len(costs)), key=lambda i: costs[i][0] + 2 * costs[i][1])
+        cost, rival = costs[worst], rivals[worst]
         if cost[0] > judging.max_regret * training.span:
             raise AmbiguousLogError(
                 f"log: it can be read in several ways. {rival.fit.name!r} predicts new episodes as "
@@ -180,9 +179,9 @@ def learn_from_episodes(
         event = BatchEnded(n, n, 0, earned, final.name, rewards, *cost, *gain, 0.0, seconds)
         for callback in callbacks:
             callback(event)
-        rivals = {other.fit.name: other.fit for other in candidates}
-        rivals.pop(final.name)
-        training.fits, training.history = [final, *rivals.values()], [event]
+        others = {other.fit.name: other.fit for other in candidates}
+        others.pop(final.name)
+        training.fits, training.history = [final, *others.values()], [event]
         result = training.result(f"all {n} recorded episodes were used")
         diagnostics = diagnose_result(result, plan, config, continued=True)
         policy = training.policy(final)
@@ -250,29 +249,6 @@ def _same(a: Floats, b: Floats, config: CrossValidationConfig) -> bool:
     (mean, error), (other, other_error) = mean_and_error(a), mean_and_error(b)
     tolerance = config.equality * float(np.hypot(error, other_error))
     return abs(mean - other) <= max(tolerance, config.negligible)
-
-
-def regret(model: HiddenMarkovModel, classes: Classes, actor: Judged, judge: Judged) -> Floats:
-    """Σ_h E[max_a Q̃_h(s, a) − Q̃_h(s, a_h)] in the actor's fold, [n].
-
-    The actions a_h are those of the actor's policy, the states s are inferred by the judge.
-    """
-    assert model.advantages is not None
-    regrets = []
-    for batch in batches(actor.held_out, model.graph):
-        total = np.zeros(len(batch))
-        acting, judging = (
-            Smoother(model.graph, judged.fit.emission, classes, batch, model.options()).steps()
-            for judged in (actor, judge)
-        )
-        for step, judged in zip(acting, judging, strict=True):
-            if step.h < model.graph.horizon:
-                table = model.advantages.at(step.h)
-                chosen = (step.filtered @ table).argmax(axis=1)[:, None]
-                values = np.take_along_axis(judged.smoothed @ table, chosen, axis=1)[:, 0]
-                total -= np.where(batch.lengths > step.h, values, 0.0)
-        regrets.append(total)
-    return np.concatenate(regrets)
 
 
 def coverage(labelling: Labelling, counts: Floats, known_count: float) -> float:
