@@ -79,15 +79,6 @@ def test_a_wrong_edge_is_named(lock, wrong_map_result):
     assert any(str(label) in warning for warning in wrong_map_result.diagnostics.warnings)
 
 
-def test_the_best_outcome_of_a_wrong_edge_is_the_true_one(lock, wrong_map_result):
-    state, action, true = edge_of_route(lock, 4)
-    first = wrong_map_result.diagnostics.outcomes[0]
-    assert (first.state, first.action) == (lock.simulator.states[state], action)
-    assert first.successors[0] == lock.simulator.states[true]
-    assert sum(first.probabilities) == pytest.approx(1)
-    assert sum(first.expected) == pytest.approx(1)
-
-
 @pytest.mark.parametrize("episodes", [24, 48, 96])
 def test_a_right_map_is_not_blamed(episodes):
     for seed in (5, 6):

@@ -100,8 +100,6 @@ class Diagnostics:
     """Why learning ended."""
     eta: EtaEstimate | None = None
     map_errors: tuple[MapError, ...] = ()
-    outcomes: tuple[Any, ...] = ()
-    """Estimated outcome probabilities of (state, action) pairs, the most surprising first."""
     warnings: tuple[str, ...] = ()
     visits: NDArray[np.float64] | None = field(default=None, compare=False)
     """Expected visits of each state while learning, [S]."""
@@ -115,7 +113,6 @@ class Diagnostics:
             "stopped": self.stopped,
             "eta_estimate": None if self.eta is None else asdict(self.eta),
             "map_errors": [asdict(error) for error in self.map_errors],
-            "outcomes": [asdict(outcome) for outcome in self.outcomes[:8]],
             "warnings": list(self.warnings),
             **self.details,
         }

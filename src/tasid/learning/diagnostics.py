@@ -49,33 +49,12 @@ class DiagnosisConfig:
     """Visits below which nothing is estimated."""
     kidnap: float = 1e-4
     """Probability of transitions that are not on the map."""
-    prior_count: float = 4.0
-    """Transitions that the prior over outcomes is worth."""
     credible: float = 1.0
     """Nats an observation by which a fit may explain the episodes worse, and still be asked."""
     passage_gain: float = 30.0
     """Nats that a closed passage must gain with the same emission."""
     max_passages: int = 3
     max_candidates: int = 6
-    max_outcomes: int = 1_000
-
-
-@dataclass(frozen=True)
-class OutcomeEstimate:
-    """Estimated outcome probabilities of one action in one state: the perturbation ξ."""
-
-    step: int
-    """−1 where the map is the same at all steps."""
-    state: Any
-    action: int
-    visits: int
-    successors: tuple[Any, ...]
-    """The most likely first."""
-    probabilities: tuple[float, ...]
-    expected: tuple[float, ...]
-    """The same before any episode."""
-    p_value: float
-    """Of the map, as in `MapError`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +65,6 @@ class Findings:
     map_errors: tuple[MapError, ...]
     visits: Floats
     """Expected visits of each state, [S]."""
-    outcomes: tuple[OutcomeEstimate, ...]
 
 
 def diagnose_result(
@@ -106,7 +84,6 @@ def diagnose_result(
         stopped=result.stopped,
         eta=found.eta if trusted else replace(found.eta, low=None, high=None),
         map_errors=found.map_errors,
-        outcomes=found.outcomes,
         warnings=tuple(
             learning_warnings(result, plan, found, config.diagnosis, continued=continued)
         ),
@@ -156,7 +133,6 @@ def agreed_findings(
         eta=max(etas, key=lambda eta: eta.p_value),
         map_errors=errors,
         visits=visits,
-        outcomes=_outcome_estimates(graph, sim, tallies[0], model.options().eta, config),
     )
 
 
@@ -240,39 +216,6 @@ def _map_errors(
         for t, m, a in np.argwhere(blamed)
     ]
     return tuple(sorted(errors, key=lambda error: error.p_value))
-
-
-def _outcome_estimates(
-    graph: TransitionGraph,
-    sim: AbstractSimulator,
-    tally: _Tally,
-    eta: float,
-    config: DiagnosisConfig,
-) -> tuple[OutcomeEstimate, ...]:
-    """Posterior means (n_k + κ p₀(k)) / (n + κ), p₀ = (1 − η) P + η · share, the oddest first."""
-    kappa, several = config.prior_count, (graph.share > 0).sum(axis=-1) > 1
-    places = np.argwhere((tally.taken >= config.min_visits) & several[..., None])
-    surest = np.argsort(tally.p_values[tuple(places.T)], kind="stable")[: config.max_outcomes]
-    estimates = []
-    for t, m, a in places[surest].tolist():
-        prior = (1 - eta) * graph.probability[t, m, a] + eta * graph.share[t, m]
-        mean = (tally.counts[t, m, a] + kappa * prior) / (tally.counts[t, m, a].sum() + kappa)
-        order = [k for k in np.argsort(-mean, kind="stable") if graph.share[t, m, k] > 0]
-        estimates.append(
-            OutcomeEstimate(
-                step=t if len(graph.successor) > 1 else -1,
-                state=sim.states[int(graph.states_at(t)[m])],
-                action=a,
-                visits=round(float(tally.taken[t, m, a])),
-                successors=tuple(
-                    sim.states[int(graph.states_at(t + 1)[graph.successor[t, m, k]])] for k in order
-                ),
-                probabilities=tuple(mean[order].tolist()),
-                expected=tuple(prior[order].tolist()),
-                p_value=float(tally.p_values[t, m, a]),
-            )
-        )
-    return tuple(estimates)
 
 
 def closed_passages(

@@ -214,7 +214,7 @@ def _learning(result: Mapping[str, Any]) -> Section:
 
 
 def _diagnostics(result: Mapping[str, Any], policy: Policy) -> Section:
-    """η, map errors, outcome estimates and the certificate."""
+    """η, map errors and the certificate."""
     text, tables = [], []
     sim = None if policy.plan is None else policy.plan.simulator
     if eta := result.get("eta_estimate"):
@@ -229,9 +229,6 @@ def _diagnostics(result: Mapping[str, Any], policy: Policy) -> Section:
     if errors:
         caption = "State-action pairs whose outcomes contradict the map; step −1 is any."
         tables.append(_table(errors, caption))
-    if outcomes := result.get("outcomes"):
-        pairs = [dict(pair, action=action_name(sim, pair["action"])) for pair in outcomes]
-        tables.append(_table(pairs, "Actions whose outcomes surprised most."))
     if certificate := result.get("certificate"):
         rows = [(_title(key), _plain(value)) for key, value in certificate.items()]
         tables.append(Table(("certificate of the mean return", ""), rows))
