@@ -230,9 +230,13 @@ def test_the_bound_of_the_regret_is_that_of_poisson(trained):
 
 
 def test_the_next_batch_completes_the_evidence(trained):
-    for regret, missing in ((0.0, 30), (0.07, 0)):
+    for regret, missing in ((0.0, 35), (0.07, 0)):
         training = confident(trained, regrets=np.full(20, regret * trained.span))
         assert training._missing_evidence() == missing
+    more = Evidence(np.zeros(35), np.full(35, trained.promise), 0.0)
+    complete = confident(trained, regrets=np.zeros(20))
+    complete.evidence = [complete.evidence[-1], more]
+    assert complete.stopping_reason() is not None
 
 
 def test_the_regret_is_that_of_the_credible_fit_that_sees_most(trained, monkeypatch):

@@ -397,13 +397,17 @@ class Training:
         return float(gammaincinv(total + 1, self.config.confidence)) / regrets.size
 
     def _missing_evidence(self) -> int:
-        """Episodes without regret that would complete the evidence of the last batch; 0 if it has
-        more regret than is tolerated itself."""
-        regrets = self.evidence[-1].regrets if self.evidence else np.ones(1) * self.span
-        if regrets.mean() > self.config.tolerance * self.span:
+        """Episodes that complete the evidence of the last batch if they have as little regret.
+
+        0 if that batch alone has more than is tolerated.
+        """
+        if not self.evidence:
             return 0
-        needed = regrets.size * self._regret_bound(regrets) / self.config.tolerance
-        return math.ceil(needed) - regrets.size
+        regrets, tolerance = self.evidence[-1].regrets, self.config.tolerance
+        if regrets.mean() > tolerance * self.span:
+            return 0
+        needed = regrets.size * self._regret_bound(regrets) / tolerance
+        return math.ceil(1.1 * needed) - regrets.size  # a little regret is found in most batches
 
     def result(self, stopped: str) -> BeliefResult:
         """The current fits and all episodes."""
