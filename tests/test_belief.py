@@ -263,10 +263,10 @@ def test_the_regret_is_that_of_the_credible_fit_that_sees_most(trained, monkeypa
 def test_another_labelling_finds_fault_with_a_choice(trained):
     """A fit does as it would itself; one whose states are exchanged disagrees at a high cost."""
     fit, part = trained.fits[0], trained.parts[-1]
-    labelling, sequences = trained.labellings[fit.kind], trained._sequences(fit.features, part)
+    model, sequences = trained.models[fit.kind], trained._sequences(fit.features, part)
     rows = np.arange(fit.emission.num_classes)
     exchanged = fit.emission.select(rows.reshape(-1, 3)[:, [1, 0, 2]].ravel()[: rows.size])
-    readings = [(labelling, emission, sequences) for emission in (fit.emission, exchanged)]
+    readings = [(model, emission, sequences) for emission in (fit.emission, exchanged)]
     assert belief.cross_regret(readings[0], readings[0]).mean() < 0.01 * trained.span
     assert belief.cross_regret(readings[1], readings[0]).mean() > 0.1 * trained.span
 

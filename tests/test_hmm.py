@@ -515,7 +515,7 @@ def corridor():
         observations, actions, rewards, np.full(n, horizon, np.int32), np.zeros((n, horizon), bool)
     )
     graph = TransitionGraph.from_simulator(sim)
-    model = HiddenMarkovModel(graph, eta, EMConfig(), PLDAConfig())
+    model = HiddenMarkovModel(graph, Classes.of(graph), eta, EMConfig(), PLDAConfig())
     with threadpool_limits(1, "blas"):  # as in learning: small matrices
         yield graph, model, episodes, states, means
 
@@ -523,8 +523,8 @@ def corridor():
 @pytest.mark.parametrize("initialisation", ["forward", "anneal"])
 def test_em_recovers_the_emissions_of_a_known_model(corridor, initialisation):
     graph, model, episodes, states, means = corridor
-    sequences, classes = Sequences.of(episodes, graph), Classes.of(graph)
-    emission, counts = model.fit(classes, sequences, model.schedule(initialisation))
+    sequences, classes = Sequences.of(episodes, graph), model.classes
+    emission, counts = model.fit(sequences, model.schedule(initialisation))
     posterior = smooth(graph, emission, episodes, eta=model.eta)
     assert (posterior.smoothed_probs.argmax(axis=2) == states).mean() > 0.98
     labels = np.eye(len(means))[states.ravel()]
@@ -538,20 +538,20 @@ def test_em_recovers_the_emissions_of_a_known_model(corridor, initialisation):
 
 def test_em_continues_from_what_it_was_given(corridor):
     graph, model, episodes, _, _ = corridor
-    sequences, classes = Sequences.of(episodes, graph), Classes.of(graph)
-    emission, _ = model.fit(classes, sequences, model.schedule("anneal"))
-    expected = model.expect(classes, emission, sequences)
-    again, _ = model.fit(classes, sequences, model.schedule("warm")[:1], initial=expected)
-    before, after = (model.log_evidence(classes, e, sequences) for e in (emission, again))
+    sequences = Sequences.of(episodes, graph)
+    emission, _ = model.fit(sequences, model.schedule("anneal"))
+    expected = model.expect(emission, sequences)
+    again, _ = model.fit(sequences, model.schedule("warm")[:1], initial=expected)
+    before, after = (model.log_evidence(e, sequences) for e in (emission, again))
     assert after == pytest.approx(before, abs=1.0)
     prior = emission.moments(model.plda, has_views=False)
     few = sequences[:1]
-    expected = model.expect(classes, emission, few)
-    warm, _ = model.fit(classes, few, model.schedule("warm"), initial=expected, prior=prior)
-    cold, _ = model.fit(classes, few, model.schedule("forward"))
+    expected = model.expect(emission, few)
+    warm, _ = model.fit(few, model.schedule("warm"), initial=expected, prior=prior)
+    cold, _ = model.fit(few, model.schedule("forward"))
     held_out = sequences[1:]
-    assert model.log_evidence(classes, warm, held_out) > before - 0.1 * abs(before)
-    assert model.log_evidence(classes, cold, held_out) < model.log_evidence(classes, warm, held_out)
+    assert model.log_evidence(warm, held_out) > before - 0.1 * abs(before)
+    assert model.log_evidence(cold, held_out) < model.log_evidence(warm, held_out)
 
 
 def test_the_likelihood_never_decreases_at_temperature_one(corridor):
@@ -573,28 +573,28 @@ def test_the_likelihood_never_decreases_at_temperature_one(corridor):
 
 def test_gaussian_em_does_not_lose_evidence(corridor):
     graph, model, episodes, _, _ = corridor
-    sequences, classes = Sequences.of(episodes, graph), Classes.of(graph)
+    sequences = Sequences.of(episodes, graph)
     stages = model.schedule("forward")
     evidence = [
-        model.log_evidence(classes, model.fit(classes, sequences, stages[:last])[0], sequences)
+        model.log_evidence(model.fit(sequences, stages[:last])[0], sequences)
         for last in range(len(stages) - 3, len(stages) + 1)
     ]
     assert (np.diff(evidence) > -0.5).all()
     doubled = replace(sequences, features=2 * sequences.features)  # a change of units
-    other = model.log_evidence(classes, model.fit(classes, doubled, stages)[0], doubled)
+    other = model.log_evidence(model.fit(doubled, stages)[0], doubled)
     assert other == pytest.approx(evidence[-1] - sequences.valid.sum() * 3 * np.log(2), abs=1.0)
 
 
 def test_large_maps_are_fitted_near_the_episodes(corridor):
     graph, model, episodes, states, _ = corridor
-    sequences, classes = Sequences.of(episodes, graph), Classes.of(graph)
-    large = HiddenMarkovModel(graph, model.eta, EMConfig(large_map=4, margin=1), model.plda)
+    sequences = Sequences.of(episodes, graph)
+    large = replace(model, config=EMConfig(large_map=4, margin=1))
     visited = np.bincount(states[0], minlength=graph.num_slots).astype(float)
-    part, active = large.near(classes, visited, steps=1)
+    part = large.near(visited, steps=1)
     reach = np.flatnonzero(visited)
     near = np.arange(max(reach.min() - 1, 0), min(reach.max() + 2, len(visited)))
-    assert part.slots.tolist() == active.at(0).tolist() == near.tolist()
-    emission, _ = large.fit(classes, sequences, large.schedule("forward"))
+    assert part.graph.states[0].tolist() == part.classes.at(0).tolist() == near.tolist()
+    emission, _ = large.fit(sequences, large.schedule("forward"))
     posterior = smooth(graph, emission, episodes, eta=model.eta)
     assert (posterior.smoothed_probs.argmax(axis=2) == states).mean() > 0.95
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tasid
-from tasid.learning.belief import BeliefConfig, labellings
+from tasid.learning.belief import BeliefConfig, models
 from tasid.learning.offline import AmbiguousLogError, CrossValidationConfig, coverage
 from tasid.planning import robust_dp
 from tasid.policies.open_loop import OpenLoopPolicy
@@ -90,12 +90,12 @@ def test_what_a_log_cannot_show_is_a_warning(tmp_path):
 def test_coverage_by_hand():
     """Two steps to the right, and slips stay; only the middle state is known."""
     sim = AbstractSimulator([[0, 1], [1, 2], [2, 2]], [[0, 0], [0, 1], [0, 0]], horizon=2, start=0)
-    labelling = labellings(robust_dp(sim, eta=0.2), BeliefConfig())["state"]
+    model = models(robust_dp(sim, eta=0.2), BeliefConfig())["state"]
     # An action has its outcome with 0.9. Whoever slipped at first stays: nothing is left to earn.
     known = 0.9 + (0.9 * 0.1 + 0.1 * 0.1)
-    assert coverage(labelling, np.array([0, 9.0, 0]), 3) == pytest.approx(known / 2)
-    assert coverage(labelling, np.full(3, 9.0), 3) == pytest.approx(1)
-    assert coverage(labelling, np.zeros(3), 3) == 0
+    assert coverage(model, np.array([0, 9.0, 0]), 3) == pytest.approx(known / 2)
+    assert coverage(model, np.full(3, 9.0), 3) == pytest.approx(1)
+    assert coverage(model, np.zeros(3), 3) == 0
 
 
 @pytest.mark.parametrize(

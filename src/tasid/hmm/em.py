@@ -76,6 +76,7 @@ class HiddenMarkovModel:
     """A map as a hidden Markov model, without its emission."""
 
     graph: TransitionGraph
+    classes: Classes
     eta: float
     config: EMConfig
     plda: PLDAConfig
@@ -93,22 +94,23 @@ class HiddenMarkovModel:
         eta = max(self.eta, self.config.min_eta)
         return SmoothingOptions(eta, contradiction=self.config.contradiction)._replace(**changes)
 
+    def smoother(
+        self, emission: Emission, batch: Sequences, options: SmoothingOptions | None = None
+    ) -> Smoother:
+        """A batch of episodes, filtered and ready to be smoothed."""
+        return Smoother(self.graph, emission, self.classes, batch, options or self.options())
+
     def expect(
         self,
-        classes: Classes,
         emission: Emission,
         sequences: Sequences,
         *,
         counted: NDArray[np.float32] | None = None,
-        score: bool = False,
         **options: Any,
     ) -> Expectation:
-        """The expectation step. `counted` [N, H+1, D] are summed up in place of the features.
-
-        What EM does not need, `reward_log_likelihood`, is 0 unless `score` is set.
-        """
+        """The expectation step. `counted` [N, H+1, D] are summed up in place of the features."""
         counted = sequences.features if counted is None else counted
-        run = partial(self._expect_batch, classes, emission, self.options(**options), score)
+        run = partial(self._expect_batch, emission, self.options(**options))
         parts = batches(sequences, self.graph)
         if len(parts) == 1:
             return run(sequences, counted)
@@ -123,14 +125,12 @@ class HiddenMarkovModel:
 
     def _expect_batch(
         self,
-        classes: Classes,
         emission: Emission,
         options: SmoothingOptions,
-        score: bool,
         batch: Sequences,
         counted: NDArray[np.float32],
     ) -> Expectation:
-        smoother = Smoother(self.graph, emission, classes, batch, options)
+        smoother, classes = self.smoother(emission, batch, options), self.classes
         counts, sums = np.zeros(classes.number), np.zeros((classes.number, counted.shape[2]))
         agreement = np.zeros(len(batch))
         for step in smoother.steps():
@@ -140,29 +140,25 @@ class HiddenMarkovModel:
             weights = np.ascontiguousarray(weights[:, columns].T)
             counts[active] += weights.sum(axis=1)
             sums[active] += weights @ counted[:, step.h]
-            if score and step.agreement is not None:
+            if step.agreement is not None:
                 agreement += np.log(np.maximum(step.agreement, options.contradiction))
         return Expectation(counts, sums, smoother.log_likelihood, agreement)
 
-    def log_evidence(
-        self, classes: Classes, emission: GaussianEmission, sequences: Sequences
-    ) -> float:
+    def log_evidence(self, emission: GaussianEmission, sequences: Sequences) -> float:
         """ln p(all observations, rewards and ends), comparable between Gaussian emissions."""
-        evidence = self.expect(classes, emission, sequences).log_likelihood.sum()
+        evidence = self.expect(emission, sequences).log_likelihood.sum()
         scale = emission.sharpness * emission.log_det
         return float(evidence) + scale * float(sequences.valid.sum())
 
-    def near(
-        self, classes: Classes, counts: Floats, *, steps: int
-    ) -> tuple[HiddenMarkovModel, Classes]:
+    def near(self, counts: Floats, *, steps: int) -> HiddenMarkovModel:
         """The model of the observed classes and all states within so many steps of them.
 
         A class that no episode visited learns nothing from them. The whole model where the map is
         small or most of it would remain.
         """
+        graph, classes = self.graph, self.classes
         if not classes.by_state or not self.is_large:
-            return self, classes
-        graph = self.graph
+            return self
         visited = (counts > 1e-3)[classes.members[0]] | (graph.start > 0)
         own = np.arange(visited.size)[:, None]
         successor = np.where(graph.share[0] > 0, graph.successor[0], own)
@@ -172,8 +168,8 @@ class HiddenMarkovModel:
             visited = reached
         slots = np.flatnonzero(visited)
         if slots.size > 0.8 * graph.num_slots:
-            return self, classes
-        return replace(self, graph=graph.restricted(slots)), classes.restricted(slots)
+            return self
+        return replace(self, graph=graph.restricted(slots), classes=classes.restricted(slots))
 
     def schedule(self, initialisation: str) -> list[Stage]:
         """The stages of EM from an initialisation: "forward", "anneal" or "warm"."""
@@ -192,7 +188,6 @@ class HiddenMarkovModel:
 
     def fit(
         self,
-        classes: Classes,
         sequences: Sequences,
         stages: Sequence[Stage],
         *,
@@ -204,22 +199,22 @@ class HiddenMarkovModel:
         `initial` are expected statistics to start from, flat if None; `prior` are moments of
         earlier observations, which count as well.
         """
-        totals, counts = TotalMoments(sequences), np.zeros(classes.number)
+        totals, counts = TotalMoments(sequences), np.zeros(self.classes.number)
         _, steps, size = sequences.features.shape
 
         def maximise(expected: Expectation, observed_steps: int) -> GaussianEmission:
             moments = totals.up_to(observed_steps, expected)
             moments = moments if prior is None else moments + prior
-            views = self.views if classes.by_state else None
+            views = self.views if self.classes.by_state else None
             return GaussianEmission.from_moments(moments, self.plda, views)
 
-        emission = GaussianEmission.flat(classes.number, size, self.plda.dimensions)
+        emission = GaussianEmission.flat(self.classes.number, size, self.plda.dimensions)
         further = stages[0].observed_steps
         if initial is not None:
             counts, further, emission = initial.counts, 0, maximise(initial, steps)
         for index, stage in enumerate(stages):
-            part, active = self.near(classes, counts, steps=self.config.margin + further)
-            expected = part.expect(active, emission, sequences, **stage._asdict())
+            part = self.near(counts, steps=self.config.margin + further)
+            expected = part.expect(emission, sequences, **stage._asdict())
             counts, emission = expected.counts, maximise(expected, stage.observed_steps)
             following = stages[min(index + 1, len(stages) - 1)]
             further = following.observed_steps - stage.observed_steps

@@ -37,7 +37,7 @@ from tasid.hmm.em import (
 )
 from tasid.hmm.emissions import Emission, GaussianEmission, MapViews, Moments, PLDAConfig
 from tasid.hmm.features import FeatureConfig, FeatureMap, is_picture
-from tasid.hmm.smoother import Classes, Sequences, Smoother, batches
+from tasid.hmm.smoother import Classes, Sequences, batches
 from tasid.hmm.transitions import TransitionGraph
 from tasid.keys import Phase, fold_in, seed_key
 from tasid.learning.base import Callback, Event, Learner, LearningResult, mean_and_error
@@ -198,13 +198,6 @@ class Evidence(NamedTuple):
     reward_log_likelihood: float
 
 
-class Labelling(NamedTuple):
-    """A model and its classes, for one kind of classes."""
-
-    model: HiddenMarkovModel
-    classes: Classes
-
-
 @dataclass(frozen=True, eq=False)
 class BeliefResult:
     """Everything that a run of the belief method ends with."""
@@ -216,7 +209,7 @@ class BeliefResult:
     """The episodes in the features of the best fit."""
     history: tuple[BatchEnded, ...]
     stopped: str
-    labelling: Labelling
+    model: HiddenMarkovModel
     """Of the best fit."""
     returns: Floats
     """Of the episodes that credible fits played in the last batches, with exploration."""
@@ -275,8 +268,8 @@ class Training:
         initial_policy: BeliefPolicy | None = None,
     ) -> None:
         self.config, self.target, self.plan, self.seed = config, target, plan, seed
-        self.labellings = labellings(plan, config)
-        self.model = next(iter(self.labellings.values())).model
+        self.models = models(plan, config)
+        self.model = next(iter(self.models.values()))
         """With one class per state."""
         self.continued = initial_policy is not None
         shape = target.observation_shape
@@ -296,9 +289,9 @@ class Training:
         """The policy that learning continues from, on this map."""
         if initial_policy is not None:
             kind = initial_policy.class_kind
-            if kind not in self.labellings:
-                self.labellings |= labellings(plan, replace(config, class_kinds=(kind,)))
-            self.saved = transferred(initial_policy, target, plan, self.labellings[kind])
+            if kind not in self.models:
+                self.models |= models(plan, replace(config, class_kinds=(kind,)))
+            self.saved = transferred(initial_policy, target, plan, self.models[kind])
             emission, prior = self.saved.emission, None
             if isinstance(emission, GaussianEmission):
                 prior = emission.moments(config.plda, has_views=self.model.views is not None)
@@ -420,7 +413,7 @@ class Training:
             sequences=self._sequences(best.features),
             history=tuple(self.history),
             stopped=stopped,
-            labelling=self.labellings[best.kind],
+            model=self.models[best.kind],
             returns=np.concatenate([np.zeros(0), *(e.returns for e in last)]),
             promise=self.promise,
             at_limit=config.episodes is None and self.num_episodes >= config.max_episodes,
@@ -428,7 +421,7 @@ class Training:
 
     def policy(self, fit: Fit, *, final: bool = True) -> BeliefPolicy:
         """The policy of a fit; a final one also knows which observations are unfamiliar."""
-        model, classes = self.labellings[fit.kind]
+        model = self.models[fit.kind]
         limit, repeats = None, None
         if final and fit.initialisation == "saved" and self.saved is not None:
             return self.saved
@@ -436,7 +429,7 @@ class Training:
             sequences = self._sequences(fit.features)
             counts = fit.counts if fit.prior is None else fit.counts + fit.prior.counts
             limit = unfamiliarity_limit(
-                fit.emission, classes, counts, sequences.features, sequences.valid
+                fit.emission, model.classes, counts, sequences.features, sequences.valid
             )
             repeats = max(longest_repeat(part) for part in self.parts)
         policy = BeliefPolicy(
@@ -452,14 +445,15 @@ class Training:
             max_repeats=repeats,
         )
         # The same for all policies of a run, and expensive on large maps.
-        policy.__dict__.update(graph=model.graph, classes=classes, advantages=model.advantages)
+        shared = {"graph": model.graph, "classes": model.classes, "advantages": model.advantages}
+        policy.__dict__.update(shared)
         return policy
 
     def _play(self, size: int) -> tuple[Episodes, dict[str, range]]:
         """A batch, divided among the fits that are not hopeless, and which fit played what."""
         hopeless = self.config.hopeless_gap
         playing = [fit for fit in self.fits if fit.gap is None or fit.gap < hopeless]
-        playing = playing or [self._flat_fit(next(iter(self.labellings)))]
+        playing = playing or [self._flat_fit(next(iter(self.models)))]
         parts, players, first = [], {}, 0
         for i, fit in enumerate(playing):
             count = -(-(size - first) // (len(playing) - i))
@@ -478,11 +472,11 @@ class Training:
 
     def _flat_fit(self, kind: str) -> Fit:
         """A fit that knows nothing: its policy goes by its actions alone."""
-        shape, classes = self.target.observation_shape, self.labellings[kind].classes
+        shape, number = self.target.observation_shape, self.models[kind].classes.number
         dtype = np.uint8 if is_picture(shape) else np.float32
         features = FeatureMap.fit(np.zeros((2, *shape), dtype), self.config.features)
-        flat = GaussianEmission.flat(classes.number, features.size, self.config.plda.dimensions)
-        return Fit("flat", kind, features, flat, np.zeros(classes.number))
+        flat = GaussianEmission.flat(number, features.size, self.config.plda.dimensions)
+        return Fit("flat", kind, features, flat, np.zeros(number))
 
     def _sequences(self, features: FeatureMap, part: Episodes | None = None) -> Sequences:
         """All episodes, or one part, in the features of a map; features are computed once."""
@@ -512,7 +506,7 @@ class Training:
                 own, prior = players.get(fit.name, range(0)), self.config.return_prior
                 returns = fresh.returns[own]
                 mean = (returns.sum() + prior * fresh.returns.mean()) / (returns.size + prior)
-                score = held_out_score(self.labellings[fit.kind], fit.emission, sequences, null)
+                score = held_out_score(self.models[fit.kind], fit.emission, sequences, null)
                 scored[fit] = replace(score, own=own, mean_return=float(mean))
         return [replace(fit, held_out=scored[fit]) for fit in self.fits]
 
@@ -533,7 +527,7 @@ class Training:
         rows = [row for fit in credible for row in fit.score.own] or [*range(len(fresh))]
         read = {fit: self._sequences(fit.features, fresh) for fit in credible}
         estimates = [
-            cross_regret(*((self.labellings[f.kind], f.emission, read[f]) for f in (best, judge)))
+            cross_regret(*((self.models[f.kind], f.emission, read[f]) for f in (best, judge)))
             for judge in credible
         ]
         worst = max(estimates, key=lambda regrets: sum(mean_and_error(regrets)))
@@ -562,7 +556,7 @@ class Training:
             yield from self._network_fits(best, features)
             if classified:
                 yield self._gaussian_fit("warm", best.kind, features, best)
-        for kind in self.labellings:
+        for kind in self.models:
             for initialisation in ("forward", "anneal"):
                 yield self._gaussian_fit(initialisation, kind, features)
 
@@ -580,13 +574,12 @@ class Training:
         self, initialisation: str, kind: str, features: FeatureMap, previous: Fit | None = None
     ) -> Fit:
         """A fit by EM, from the posteriors of the previous fit if there is one."""
-        (model, classes), initial, prior = self.labellings[kind], None, None
+        model, initial, prior = self.models[kind], None, None
         if previous is not None:
             before, prior = self._sequences(previous.features), previous.prior
             counted = self._sequences(features).features
-            initial = model.expect(classes, previous.emission, before, counted=counted)
+            initial = model.expect(previous.emission, before, counted=counted)
         emission, counts = model.fit(
-            classes,
             self._sequences(features),
             model.schedule(initialisation),
             initial=initial,
@@ -600,11 +593,11 @@ class Training:
         Each is fitted to the posteriors of a teacher, then to its own. The teachers are the best
         fit, and one that knows actions, rewards and ends only.
         """
-        config, (model, classes) = self.config, self.labellings[best.kind]
+        config, model = self.config, self.models[best.kind]
         needed = self.classifier is not None or self._needs_network(best)
-        if not needed or classes.number > config.max_network_classes:
+        if not needed or model.classes.number > config.max_network_classes:
             return
-        size = (self.model.graph.horizon + 1) * classes.number
+        size = (model.graph.horizon + 1) * model.classes.number
         latest = slice(-max(1, config.max_labels // size), None)
         name, inputs, classifier = "model", FeatureMap.raw(self.target.observation_shape), None
         if (classifier := self.classifier) is None:
@@ -613,7 +606,7 @@ class Training:
         for suffix, teacher in (("", best), (" from actions", self._flat_fit(best.kind))):
             sequences, emission = self._sequences(teacher.features)[latest], teacher.emission
             for _ in range(1 + config.realignments):
-                labels = class_labels(model, classes, emission, sequences)
+                labels = class_labels(model, emission, sequences)
                 sequences = self._sequences(inputs)[latest]
                 valid = sequences.valid
                 emission = fitted = ClassifierEmission.fit(
@@ -630,13 +623,13 @@ class Training:
 
 
 def transferred(
-    policy: BeliefPolicy, target: Target, plan: RobustPlan, labelling: Labelling
+    policy: BeliefPolicy, target: Target, plan: RobustPlan, model: HiddenMarkovModel
 ) -> BeliefPolicy:
     """A policy on another map: what a state looks like does not depend on transitions or rewards.
 
     States are matched by their labels; new ones count as never observed.
     """
-    (model, classes), sim, old = labelling, plan.simulator, policy.simulator
+    classes, sim, old = model.classes, plan.simulator, policy.simulator
     if policy.features.components is None:
         raise ValueError("from_policy: it has a model of the user's own, which cannot be continued")
     by_step = ("horizon",) if len(policy.features.step_means) > 1 else ()
@@ -670,11 +663,10 @@ def transferred(
 
 
 def held_out_score(
-    labelling: Labelling, emission: Emission, sequences: Sequences, null: GaussianEmission
+    model: HiddenMarkovModel, emission: Emission, sequences: Sequences, null: GaussianEmission
 ) -> HeldOutScore:
     """Score of an emission on episodes that it has not used; `null` is one Gaussian for all."""
-    model, classes = labelling
-    expected = model.expect(classes, emission, sequences, score=True, use_rewards=False)
+    expected = model.expect(emission, sequences, use_rewards=False)
     gains = expected.log_likelihood
     if isinstance(emission, GaussianEmission):
         flat = sequences.features.reshape(-1, sequences.features.shape[2])
@@ -686,7 +678,7 @@ def held_out_score(
     return HeldOutScore(expected.reward_log_likelihood, gains)
 
 
-Reading = tuple[Labelling, Emission, Sequences]
+Reading = tuple[HiddenMarkovModel, Emission, Sequences]
 """A fit, and episodes in its features."""
 
 
@@ -696,13 +688,13 @@ def cross_regret(actor: Reading, judge: Reading) -> Floats:
     a_h is what the actor's policy chooses given the past, whatever was done; the judge infers the
     states from whole episodes.
     """
-    model, regrets = actor[0].model, []
+    (model, *_), regrets = actor, []
     assert model.advantages is not None
     parts = (batches(sequences, model.graph) for _, _, sequences in (actor, judge))
     for own, other in zip(*parts, strict=True):
-        acting = _smoother(actor, own, use_rewards=False)
+        acting = model.smoother(actor[1], own, model.options(use_rewards=False))
         total = np.zeros(len(own))
-        for step in _smoother(judge, other, use_rewards=True).steps():
+        for step in judge[0].smoother(judge[1], other).steps():
             if step.h < model.graph.horizon:
                 table = model.advantages.at(step.h)
                 chosen = (acting.filtered_probs[step.h] @ table).argmax(axis=1)
@@ -710,11 +702,6 @@ def cross_regret(actor: Reading, judge: Reading) -> Floats:
                 total -= np.where(own.lengths > step.h, values, 0.0)
         regrets.append(total)
     return np.concatenate(regrets)
-
-
-def _smoother(reading: Reading, batch: Sequences, *, use_rewards: bool) -> Smoother:
-    (model, classes), emission, _ = reading
-    return Smoother(model.graph, emission, classes, batch, model.options(use_rewards=use_rewards))
 
 
 def is_credible(score: HeldOutScore, best: HeldOutScore, horizon: int) -> bool:
@@ -725,7 +712,7 @@ def is_credible(score: HeldOutScore, best: HeldOutScore, horizon: int) -> bool:
     return mean <= 2 * error
 
 
-def labellings(plan: RobustPlan, config: BeliefConfig) -> dict[str, Labelling]:
+def models(plan: RobustPlan, config: BeliefConfig) -> dict[str, HiddenMarkovModel]:
     """Models for every kind of classes that is tried; by state first."""
     graph = TransitionGraph.from_simulator(plan.simulator)
     advantages = Advantages(plan, graph)
@@ -738,8 +725,9 @@ def labellings(plan: RobustPlan, config: BeliefConfig) -> dict[str, Labelling]:
     result = {}
     for kind in kinds:
         own = graph.with_classes(kind)
-        model = HiddenMarkovModel(own, plan.eta, config.em, config.plda, advantages, views)
-        result[kind] = Labelling(model, Classes.of(own))
+        result[kind] = HiddenMarkovModel(
+            own, Classes.of(own), plan.eta, config.em, config.plda, advantages, views
+        )
     return result
 
 
@@ -754,14 +742,14 @@ def fit_features(episodes: Episodes, config: FeatureConfig, *, by_step: bool) ->
 
 
 def class_labels(
-    model: HiddenMarkovModel, classes: Classes, emission: Emission, sequences: Sequences
+    model: HiddenMarkovModel, emission: Emission, sequences: Sequences
 ) -> NDArray[np.float32]:
     """p(class of each observation | whole episode), [N, H+1, C]."""
+    classes = model.classes
     labels = np.zeros((*sequences.valid.shape, classes.number), np.float32)
     first = 0
     for batch in batches(sequences, model.graph):
-        smoother = Smoother(model.graph, emission, classes, batch, model.options())
-        for step in smoother.steps():
+        for step in model.smoother(emission, batch).steps():
             members = classes.at(step.h)
             exists = members >= 0
             posterior = step.class_posterior * step.used[:, None]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasid.hmm.em import HiddenMarkovModel
 from tasid.hmm.emissions import Emission, GaussianEmission
-from tasid.hmm.smoother import Classes, Sequences, Smoother, batches
+from tasid.hmm.smoother import Sequences, batches
 from tasid.hmm.transitions import TransitionGraph
 from tasid.learning.base import Diagnostics, EtaEstimate, MapError, mean_and_error, shortened
 from tasid.planning.robust_dp import RobustPlan
@@ -102,13 +102,9 @@ def agreed_findings(
     result: BeliefResult, sim: AbstractSimulator, config: DiagnosisConfig
 ) -> Findings:
     """What the best fit and all credible others find, in the numbers of the best."""
-    (model, classes), sequences, graph = (
-        result.labelling,
-        result.sequences,
-        result.labelling.model.graph,
-    )
+    model, sequences, graph = result.model, result.sequences, result.model.graph
     fits = _credible_fits(result, config)
-    tallies = [_tally(model, classes, fit.emission, sequences, config) for fit in fits]
+    tallies = [_tally(model, fit.emission, sequences, config) for fit in fits]
     blamed = np.all([tally.blamed for tally in tallies], axis=0)
     errors = _map_errors(graph, sim, tallies[0], blamed)
     gaussians = [
@@ -117,7 +113,7 @@ def agreed_findings(
         if isinstance(fit.emission, GaussianEmission)
     ]
     if model.views is not None and gaussians:
-        errors = closed_passages(model, classes, sequences, sim, gaussians, config)
+        errors = closed_passages(model, sequences, sim, gaussians, config)
     # Places where the map is wrong do not count as slips.
     several = ((graph.share > 0)[:, :, None] & (graph.probability == 0)).any(axis=-1)
     etas = []
@@ -142,10 +138,10 @@ def _credible_fits(result: BeliefResult, config: DiagnosisConfig) -> list[Fit]:
     A classifier's likelihoods are relative to p(x), which is unknown: classifiers are asked only if
     there are no Gaussians. On maps with views all fits are asked.
     """
-    best, (model, classes), sequences = result.best, result.labelling, result.sequences
+    best, model, sequences = result.best, result.model, result.sequences
     fits = [fit for fit in result.fits if fit.kind == best.kind and fit.features is best.features]
     scores = {
-        fit: model.log_evidence(classes, fit.emission, sequences)
+        fit: model.log_evidence(fit.emission, sequences)
         for fit in fits
         if isinstance(fit.emission, GaussianEmission) and model.views is None
     }
@@ -172,7 +168,6 @@ class _Tally(NamedTuple):
 
 def _tally(
     model: HiddenMarkovModel,
-    classes: Classes,
     emission: Emission,
     sequences: Sequences,
     config: DiagnosisConfig,
@@ -181,7 +176,7 @@ def _tally(
     counts = np.zeros(graph.probability.shape)
     taken = np.zeros(graph.probability.shape[:3])
     for batch in batches(sequences, graph):
-        smoother = Smoother(graph, emission, classes, batch, options)
+        smoother = model.smoother(emission, batch, options)
         following = None
         for step in smoother.steps():
             if following is not None:
@@ -220,7 +215,6 @@ def _map_errors(
 
 def closed_passages(
     model: HiddenMarkovModel,
-    classes: Classes,
     sequences: Sequences,
     sim: AbstractSimulator,
     fits: Sequence[tuple[GaussianEmission, _Tally]],
@@ -235,7 +229,7 @@ def closed_passages(
     sequences = sequences[max(0, len(sequences) - 128) :]
     passages = _passages(model.graph, sim)
     named: list[MapError] = []
-    score = max(model.log_evidence(classes, emission, sequences) for emission, _ in fits)
+    score = max(model.log_evidence(emission, sequences) for emission, _ in fits)
     tallies = [tally for _, tally in fits]
     for _ in range(config.max_passages):
         best: tuple[Any, ...] | None = None
@@ -245,16 +239,16 @@ def closed_passages(
             if graph is None:
                 continue
             closed = replace(model, graph=graph)
-            emission, _ = closed.fit(classes, sequences, closed.schedule("anneal"))
-            gained = closed.log_evidence(classes, emission, sequences)
+            emission, _ = closed.fit(sequences, closed.schedule("anneal"))
+            gained = closed.log_evidence(emission, sequences)
             if gained > (best[0] if best else score) and (
-                gained - model.log_evidence(classes, emission, sequences) >= config.passage_gain
+                gained - model.log_evidence(emission, sequences) >= config.passage_gain
             ):
                 best = (gained, through, closed, emission)
         if best is None:
             break
         score, through, model, emission = best
-        tally = _tally(model, classes, emission, sequences, config)
+        tally = _tally(model, emission, sequences, config)
         tallies = [tally]
         # The closed map expects the agent to stay: what is a miss on the user's map.
         stayed = np.take_along_axis(tally.counts, model.graph.intended[..., None], axis=-1)[..., 0]

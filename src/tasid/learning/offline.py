@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tasid.hmm.em import HiddenMarkovModel
 from tasid.hmm.emissions import GaussianEmission
 from tasid.hmm.features import FeatureMap
 from tasid.hmm.smoother import Sequences
@@ -33,7 +34,6 @@ from tasid.learning.belief import (
     BatchEnded,
     BeliefConfig,
     Fit,
-    Labelling,
     Training,
     cross_regret,
     fit_features,
@@ -154,13 +154,13 @@ def learn_from_episodes(
             judged
             for fold in range(judging.folds)
             for judged in _judged_fits(
-                training.labellings, features, sequences[folds != fold], sequences[folds == fold]
+                training.models, features, sequences[folds != fold], sequences[folds == fold]
             )
         ]
         best = _best(candidates, judging)
-        labelling = model, classes = training.labellings[best.fit.kind]
+        model = training.models[best.fit.kind]
         rivals = [o for o in candidates if o.fit.kind == best.fit.kind and best.equals(o, judging)]
-        acting, *readings = ((labelling, o.fit.emission, best.held_out) for o in (best, *rivals))
+        acting, *readings = ((model, o.fit.emission, best.held_out) for o in (best, *rivals))
         costs = [mean_and_error(cross_regret(acting, reading)) for reading in readings]
         worst = max(range(len(costs)), key=lambda i: costs[i][0] + 2 * costs[i][1])
         cost, rival = costs[worst], rivals[worst]
@@ -170,9 +170,9 @@ def learn_from_episodes(
                 f"well as {best.fit.name!r}, whose actions would cost {cost[0]:.3g} an episode if "
                 "it is right. Record more episodes"
             )
-        initial = model.expect(classes, best.fit.emission, sequences)
+        initial = model.expect(best.fit.emission, sequences)
         schedule = model.schedule("warm")
-        emission, counts = model.fit(classes, sequences, schedule, initial=initial)
+        emission, counts = model.fit(sequences, schedule, initial=initial)
         final = replace(best.fit, emission=emission, counts=counts)
         earned, rewards = float(episodes.returns.mean()), float(best.foresight.mean())
         gain, seconds = mean_and_error(best.gain / graph.horizon), time.perf_counter() - started
@@ -185,7 +185,7 @@ def learn_from_episodes(
         result = training.result(f"all {n} recorded episodes were used")
         diagnostics = diagnose_result(result, plan, config, continued=True)
         policy = training.policy(final)
-    covered = coverage(training.labellings[final.kind], counts, judging.known_count)
+    covered = coverage(training.models[final.kind], counts, judging.known_count)
     diagnostics.details["coverage"] = covered
     if covered < judging.coverage:
         warning = (
@@ -197,22 +197,25 @@ def learn_from_episodes(
 
 
 def _judged_fits(
-    kinds: Mapping[str, Labelling], features: FeatureMap, training: Sequences, held_out: Sequences
+    kinds: Mapping[str, HiddenMarkovModel],
+    features: FeatureMap,
+    training: Sequences,
+    held_out: Sequences,
 ) -> Iterator[Judged]:
     """Fits to the training episodes, of every kind and from every initialisation."""
-    for kind, (model, classes) in kinds.items():
-        knows_nothing = GaussianEmission.flat(classes.number, features.size, 1)
-        blind = model.expect(classes, knows_nothing, held_out, score=True, use_rewards=False)
+    for kind, model in kinds.items():
+        knows_nothing = GaussianEmission.flat(model.classes.number, features.size, 1)
+        blind = model.expect(knows_nothing, held_out, use_rewards=False)
         for initialisation in ("forward", "anneal"):
-            emission, counts = model.fit(classes, training, model.schedule(initialisation))
+            emission, counts = model.fit(training, model.schedule(initialisation))
             # One Gaussian for all states would be no fair rival: a state that was not observed in
             # training costs the fit much, and the single Gaussian little.
             null = replace(emission, sharpness=1.0)
-            if model.views is not None and classes.by_state:
+            if model.views is not None and model.classes.by_state:
                 # Where views predict observations, an unknown state has an unknown view.
                 means = emission.linear / (-2 * emission.quadratic)
                 null = replace(null, between=emission.between + (means**2).mean(axis=0))
-            score = held_out_score(kinds[kind], emission, held_out, null.select(np.array([-1])))
+            score = held_out_score(model, emission, held_out, null.select(np.array([-1])))
             fit = Fit(initialisation, kind, features, emission, counts)
             gain = score.likelihood_gains * model.graph.horizon
             lead = score.reward_log_likelihoods - blind.reward_log_likelihood
@@ -251,9 +254,9 @@ def _same(a: Floats, b: Floats, config: CrossValidationConfig) -> bool:
     return abs(mean - other) <= max(tolerance, config.negligible)
 
 
-def coverage(labelling: Labelling, counts: Floats, known_count: float) -> float:
+def coverage(model: HiddenMarkovModel, counts: Floats, known_count: float) -> float:
     """Share of the plan's arrivals, slips as expected, whose class was observed; counts [C]."""
-    (model, classes), graph = labelling, labelling.model.graph
+    classes, graph = model.classes, model.graph
     assert model.advantages is not None
     slots, belief, eta = np.arange(graph.num_slots), graph.start, model.options().eta
     met = known = 0.0
