@@ -97,8 +97,8 @@ def test_nothing_is_named_where_credible_fits_disagree(small, monkeypatch):
     both = replace(result, fits=fits, best=fits[0])
 
     def blaming(which):
-        def blame(model, classes, emission, sequences, config):
-            counted = tally(model, classes, emission, sequences, config)
+        def blame(model, emission, sequences, config):
+            counted = tally(model, emission, sequences, config)
             calls.append(emission)
             return counted._replace(blamed=np.full(counted.blamed.shape, len(calls) in which))
 
