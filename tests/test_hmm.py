@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import itertools
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -615,3 +616,17 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(monk
     with pytest.raises(SizeError, match="100 episodes"):
         memory.check_memory(graph, 12, target, BeliefConfig(episodes=100))
     memory.check_memory(graph, 12, target, BeliefConfig(episodes=10))
+
+
+def test_long_work_is_announced_before_anything_is_played(monkeypatch, corridor):
+    graph, target = (
+        corridor[0],
+        SimpleNamespace(observation_shape=(3,), observation_dtype="float32"),
+    )
+    pairs = graph.num_slots * (graph.horizon + 1) * 100
+    monkeypatch.setattr(memory, "PAIRS_AN_HOUR", pairs / 2)
+    with pytest.warns(UserWarning, match=r"100 episodes may take 2.0 hours"):
+        memory.check_memory(graph, 12, target, BeliefConfig(episodes=100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        memory.check_memory(graph, 12, target, BeliefConfig(episodes=10))
