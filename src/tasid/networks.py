@@ -119,9 +119,6 @@ class CNN:
             values = jax.nn.relu(convolve(to_blocks(values, stride), kernel, stride) + shift)
         return values.reshape(len(blocks), -1) @ weights + bias
 
-    def apply(self, parameters: Any, x: jax.Array, x_next: jax.Array) -> jax.Array:
-        return self.logits(parameters, self.prepare(x, x_next))
-
 
 def convolve(blocks: jax.Array, kernel: jax.Array, stride: int, images: int = 1) -> jax.Array:
     """Valid convolution of images in blocks with a kernel [k, k, c, out].

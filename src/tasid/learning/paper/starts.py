@@ -60,9 +60,7 @@ class Clustering(NamedTuple):
 
     clusterer: Clusterer
     error: float
-    """Held-out squared error."""
-    error_alone: float
-    """The same with a single group."""
+    """Held-out squared error; ¼ without any information."""
     shares: list[float]
     """Share of the first observations in each group."""
 
@@ -114,13 +112,12 @@ def learn_each_start(run: Run) -> LearningResult:
         for start, share in zip(policy.starts, found["shares"], strict=True)
     ]
     tests = [asdict(event) for event in history if isinstance(event, StartTested)]
-    errors = {name: found[name] for name in ("error", "error_alone")}
     unknown = tuple(
         f"start {sim.states[start]} (state {start}): no group of first observations is this start; "
         "the policy will take it for another one"
         for start in sorted(set(starts.tolist()) - set(policy.starts.tolist()))
     )
-    details = {"starts": {"clusters": clusters, **errors, "tests": tests}}
+    details = {"starts": {"clusters": clusters, "error": found["error"], "tests": tests}}
     learned = diagnostics(policy, history, details=details, warnings=unknown)
     return LearningResult(policy, total, learned)
 
@@ -230,14 +227,12 @@ def fit_clusters(
     clusterers = [
         Clusterer(basis @ weights, bias - mean @ basis @ weights, votes)
         for weights, bias, votes in zip(*map(np.asarray, encoders), strict=True)
-    ][:-1]
+    ]
     shares = [np.bincount(phi(x), minlength=groups) / len(x) for phi in clusterers]
     errors = np.asarray(errors) + config.handicap * trained
     # Every start appears, so groupings with empty groups come last.
     best = min(range(len(shares)), key=lambda r: ((shares[r] == 0).sum(), errors[r]))
-    return Clustering(
-        clusterers[best], float(errors[best]), float(errors[-1]), shares[best].tolist()
-    )
+    return Clustering(clusterers[best], float(errors[best]), shares[best].tolist())
 
 
 def _principal(x: Floats, number: int, *, whiten: bool) -> tuple[Floats, Floats]:
@@ -254,7 +249,7 @@ def _principal(x: Floats, number: int, *, whiten: bool) -> tuple[Floats, Floats]
 def _initialisations(
     z: Floats, groups: int, config: ClusteringConfig, rng: np.random.Generator
 ) -> Iterator[tuple[_Encoder, bool]]:
-    """Encoders and whether they are trained; the last has a single group, as a baseline."""
+    """Encoders and whether they are trained."""
     units, own = groups * config.prototypes, np.eye(groups, dtype=np.float32)
     for restart in range(config.restarts):
         if restart % 2:
@@ -266,7 +261,6 @@ def _initialisations(
         yield _encoder(z, centres, 8 * own, units, config.sharpness), True
         votes = 2 * rng.standard_normal((units, groups)).astype(np.float32)
         yield _encoder(z, _k_means(z, units, rng)[1], votes, units, config.sharpness), True
-    yield _encoder(z, centres, 1e3 * own[[0] * groups], units, config.sharpness), False
 
 
 def _k_means(z: Floats, number: int, rng: np.random.Generator) -> tuple[float, Floats]:
