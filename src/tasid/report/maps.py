@@ -46,25 +46,25 @@ _ARROW_HEAD = Outline([(0.0, 1.0), (0.75, -0.8), (0.0, -0.35), (-0.75, -0.8), (0
 class MapView:
     """Where the states of a map are drawn, and on what; `map_view` makes it."""
 
-    extent: tuple[float, float, float, float]
-    """x of the left and right edge, y of the lower and upper edge, of a raster of cells."""
-    shape: tuple[int, ...]
-    """Rows and columns of the raster."""
-    cells: NDArray[np.int32]
-    """Row and column of each state, [S, 2]; row −1 of states that are not drawn."""
     points: NDArray[np.float64]
-    """x and y of each state, [S, 2]."""
-    aspect: float
-    """Width of the drawing over its height."""
+    """x and y of each state, [S, 2]; NaN of states that are not drawn."""
+    limits: tuple[tuple[float, float], tuple[float, float]]
+    """Ends of the x and of the y axis."""
     row_names: tuple[str, ...] | None = None
     """Names of the rows, if columns are steps: a state is drawn in the column of the step then."""
+    extent: tuple[float, float, float, float] | None = None
+    """x of the left and right edge, y of the lower and upper edge, of `pictures`."""
     pictures: tuple[NDArray[np.uint8], ...] = ()
     """Kinds of cells (`tasid.layout`), drawn one over the other."""
-    limits: tuple[Any, Any] = (None, None)
-    """Ends of the x and y axis that are shown."""
     in_metres: bool = False
     angles: NDArray[np.float64] | None = None
     """Heading of each state in degrees, clockwise from up."""
+
+    @property
+    def aspect(self) -> float:
+        """Width of the drawing over its height."""
+        wide, high = (abs(end - start) for start, end in self.limits)
+        return float(wide / high if self.row_names is None else np.clip(wide / high, 1.0, 2.2))
 
     def places(self, steps: ArrayLike, states: ArrayLike) -> NDArray[np.float64]:
         """x and y of states at these steps, [n, 2]."""
@@ -72,14 +72,6 @@ class MapView:
         if self.row_names is not None:
             places[:, 0] = steps
         return places
-
-    def raster(self, h: int, states: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
-        """Sum of the weights of states at step h in each cell."""
-        total, (row, column) = np.zeros(self.shape), self.cells[np.asarray(states, np.intp)].T
-        column = column if self.row_names is None else np.full_like(row, h)
-        drawn = row >= 0
-        np.add.at(total, (row[drawn], column[drawn]), np.asarray(weights, float)[drawn])
-        return total
 
     def draw(self, axes: Axes) -> list[Patch]:
         """Draw the background; returns handles for a legend."""
@@ -118,24 +110,20 @@ def map_view(simulator: AbstractSimulator, states: Iterable[int]) -> MapView:
     return _grid_view(simulator.layout)
 
 
-def _grid_view(layout: GridLayout, margin: int = 1) -> MapView:
+def _grid_view(layout: GridLayout) -> MapView:
     """A grid map from above; of maps with wide unknown borders, the part that has states."""
-    shape, (left, right, bottom, top) = layout.cells.shape, layout.extent
-    low = np.maximum(layout.positions.min(axis=0) - margin, 0)
-    high = np.minimum(layout.positions.max(axis=0) + 1 + margin, shape)
-    x, y = np.linspace(left, right, shape[1] + 1), np.linspace(top, bottom, shape[0] + 1)
+    points = layout.centres(np.arange(len(layout.positions)))
+    margin = 1.5 * (1.0 if layout.corner is None else layout.cell_size)
+    (left, low), (right, high) = points.min(axis=0) - margin, points.max(axis=0) + margin
     pictures = [layout.cells]
     if layout.backdrop is not None:  # walls may be thinner than a cell
         ends = np.isin(layout.cells, (GOAL, HAZARD))
         pictures = [layout.backdrop, np.where(ends, layout.cells, FREE)]
     return MapView(
+        points,
+        limits=((left, right), (high, low) if layout.corner is None else (low, high)),
         extent=layout.extent,
-        shape=shape,
-        cells=layout.positions,
-        points=layout.centres(np.arange(len(layout.positions))),
-        aspect=float((high - low)[1] / (high - low)[0]),
         pictures=tuple(pictures),
-        limits=((x[low[1]], x[high[1]]), (y[high[0]], y[low[0]])),
         in_metres=layout.corner is not None,
         angles=layout.angles,
     )
@@ -144,7 +132,7 @@ def _grid_view(layout: GridLayout, margin: int = 1) -> MapView:
 def _step_view(simulator: AbstractSimulator, states: Iterable[int], max_rows: int = 24) -> MapView:
     """States over steps; `max_rows` bounds the states that get a row, the first ones first."""
     labels: Any = simulator.labels
-    rows = np.full(simulator.num_states, -1)
+    rows = np.full(simulator.num_states, np.nan)
     if _layered(simulator):
         kinds = sorted({kind for _, kind in labels})
         names = [f"type {kind}" for kind in kinds]
@@ -153,17 +141,8 @@ def _step_view(simulator: AbstractSimulator, states: Iterable[int], max_rows: in
         drawn = sorted(list(dict.fromkeys(map(int, states)))[:max_rows])
         names = [state_name(simulator, state) for state in drawn]
         rows[drawn] = np.arange(len(drawn))
-    shape = len(names), simulator.horizon + 1
-    extent = (-0.5, shape[1] - 0.5, shape[0] - 0.5, -0.5)
-    return MapView(
-        extent=extent,
-        shape=shape,
-        cells=np.stack([rows, rows], axis=-1).astype(np.int32),
-        points=np.stack([rows, np.where(rows < 0, np.nan, rows)], axis=-1),
-        aspect=float(np.clip(shape[1] / shape[0], 1.0, 2.2)),
-        row_names=tuple(names),
-        limits=(extent[:2], extent[2:]),
-    )
+    limits = (-0.5, simulator.horizon + 0.5), (len(names) - 0.5, -0.5)
+    return MapView(np.stack([rows, rows], axis=-1), limits, tuple(names))
 
 
 def state_name(simulator: AbstractSimulator, state: int, longest: int = 24) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -320,16 +319,14 @@ def _draw_map(axes: Axes, episode: WatchedEpisode, view: MapView, h: int) -> lis
     handles: list[Any] = []
     assert sim is not None
     view.draw(axes)
-    limits = axes.get_xlim(), axes.get_ylim()
     if episode.beliefs is not None:
         likely = np.flatnonzero(episode.beliefs[h] > 1e-4)
-        weight = view.raster(h, likely, episode.beliefs[h, likely]).clip(0, 1)
-        picture = np.zeros((*view.shape, 4))
-        picture[..., :3] = to_rgb(PALETTE["learned"])
-        picture[..., 3] = np.where(weight > 0, 0.1 + 0.5 * np.sqrt(weight), 0)
-        axes.imshow(picture, extent=view.extent, interpolation="nearest", zorder=3)
+        weight = episode.beliefs[h, likely].clip(0, 1)
+        look: Look = {"marker": "s", "s": 40, "linewidths": 0, "zorder": 3}
+        places = view.places(h, likely).T
+        axes.scatter(*places, color=PALETTE["learned"], alpha=0.1 + 0.5 * np.sqrt(weight), **look)
         handles.append(Patch(facecolor=PALETTE["learned"], alpha=0.4, label="belief"))
-    axes.set(xlim=limits[0], ylim=limits[1], aspect="auto" if sim.layout is None else "equal")
+    axes.set_aspect("auto" if sim.layout is None else "equal")
     if plan is not None and episode.states is not None:
         route = plan.path(episode.states[[h]], h)[:, 0]
         axes.plot(*view.places(np.arange(h, h + len(route)), route).T, **PLANNED_LINE)
