@@ -323,12 +323,8 @@ def test_unreachable_goals_name_both_ends_and_the_reason(tmp_path):
             AbstractSimulator.from_occupancy_map(path, **(ends | options))
         return str(error.value)
 
-    assert "walls separate" in reason(rooms(slice(0, 0)))
-    assert "radius" in reason(rooms(slice(20, 25)))
+    assert "radius 0.3" in reason(rooms(slice(20, 25)))
     assert "hazard" in reason(rooms(slice(20, 30)), hazards=[(-1.0, 4.0, 3.0, 4.2)])
-    pixels = rooms(slice(20, 30))
-    pixels[20:22, 20:30] = 2
-    assert "unknown" in reason(pixels)
 
 
 def test_hazards_are_marked_and_the_map_is_drawn_below(tmp_path):

@@ -130,7 +130,7 @@ def test_budget_table():
     parameters = (64 + 1) * 56 + 57 * 56 + 57 * 10
     assert table.log_class_size == pytest.approx(parameters * 32 * math.log(2))
     assert table.n_total == 19 * table.n_decode
-    stated = {row["reading"]: row["n_decode"] for row in table.readings if row["stated"]}
+    stated = {row["reading"]: row["n_decode"] for row in table.readings}
     assert stated["algorithm"] == table.n_decode
     assert sorted(stated) == ["algorithm", "appendix", "coupling"]
     assert table.starts == []

@@ -18,7 +18,7 @@ n_D ≥ 8 G·K |A|³ L / (ε (1−2η)²). Three readings:
 The appendix charges an error at step j to every later action, and each of those with G. But π and
 ρ∘φ* act alike until the first decoding error and lose at most G from there on, so one charge per
 step suffices. In either case the one-step bound must hold at all steps at once, hence with δ/H at
-each (`union=True`), which the paper omits.
+each, as in the reading "coupling".
 
 **Several starts (Algorithms 3 and 4, appendix C).** N start states, each of probability ≥ μ; any
 two differ by at least Γ in total variation of their next-state distribution, averaged over actions.
@@ -125,12 +125,11 @@ class Setting:
         log_term = Fraction(self.log_class_size) + Fraction(log)
         return 8 * self.actions**3 * log_term / (1 - 2 * Fraction(self.eta)) ** 2
 
-    def loss_times_n(self, reading: Reading, union: bool | None) -> Fraction:
+    def loss_times_n(self, reading: Reading) -> Fraction:
         """n_D times the bound of the loss ε: G·K times the one-step bound."""
         _choice("reading", reading, Reading)
         steps = self.horizon**2 if reading == "appendix" else self.horizon
-        shared = reading == "coupling" if union is None else union
-        return self.range * steps * self.errors_times_n(union=shared)
+        return self.range * steps * self.errors_times_n(union=reading == "coupling")
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,10 @@ class DecodingBudget:
 
 
 def decoding_budget(
-    setting: Setting, *, epsilon: float, reading: Reading = "algorithm", union: bool | None = None
+    setting: Setting, *, epsilon: float, reading: Reading = "algorithm"
 ) -> DecodingBudget:
-    """Episodes after which the policy is within ε of the robust one with probability ≥ 1−δ.
-
-    `union=None` is each reading's own default (see the module's table).
-    """
-    n = _ceiling(setting.loss_times_n(reading, union) / _real("epsilon", epsilon, "(0, inf)"))
+    """Episodes after which the policy is within ε of the robust one with probability ≥ 1−δ."""
+    n = _ceiling(setting.loss_times_n(reading) / _real("epsilon", epsilon, "(0, inf)"))
     return DecodingBudget(n, (setting.horizon - 1) * n, setting.horizon * n)
 
 
@@ -161,21 +157,20 @@ def value_loss_bound(
     *,
     n_decode: int,
     reading: Reading = "algorithm",
-    union: bool | None = None,
     start_error: float = 0.0,
 ) -> float:
     """V^{ρ∘φ*} − V^π ≤ 8 G·K |A|³ L / (n_D (1−2η)²) + G ε₀: Theorem 2, solved for ε."""
-    loss = setting.loss_times_n(reading, union) / _integer("n_decode", n_decode, 1)
+    loss = setting.loss_times_n(reading) / _integer("n_decode", n_decode, 1)
     return float(loss + setting.range * _real("start_error", start_error, "[0, 1]"))
 
 
-def one_step_error_bound(setting: Setting, *, n_decode: int, union: bool = False) -> float:
+def one_step_error_bound(setting: Setting, *, n_decode: int) -> float:
     """P(decoder wrong at one step) ≤ 8|A|³L/(n_D(1−2η)²), under the policy's own actions.
 
     Appendix B, one-step lemma: |A|² from `action_gap`, |A| from the change of uniform to own
     actions. The lemma prints 8h|A|³; its proof has no h.
     """
-    return float(setting.errors_times_n(union=union) / _integer("n_decode", n_decode, 1))
+    return float(setting.errors_times_n(union=False) / _integer("n_decode", n_decode, 1))
 
 
 def wrong_actions_bound(
@@ -257,7 +252,7 @@ def start_budget(
     _choice("reading", reading, StartReading)
     accuracy, setting, n = _real("epsilon", epsilon, "(0, inf)"), start.setting, start.starts
     each = replace(setting, log_class_size=setting.log_class_size + 2 * math.log(n))
-    n_learn = _ceiling(setting.horizon * each.loss_times_n("appendix", None) / accuracy)
+    n_learn = _ceiling(setting.horizon * each.loss_times_n("appendix") / accuracy)
     log = Fraction(math.log(n if reading == "printed" else n**2) - math.log(setting.delta))
     n_test = _ceiling(setting.range**2 * log / (2 * accuracy**2))
     mu, loss = Fraction(start.min_probability), setting.range / accuracy
@@ -327,7 +322,7 @@ class BudgetTable:
     n_total: int
     """Episodes of Algorithm 2 as printed, (H−1)·n_D."""
     readings: list[dict[str, Any]]
-    """Counts by reading, with and without the union bound; `stated` marks the reading's own."""
+    """Counts by reading."""
     starts: list[dict[str, Any]]
     """Counts of Algorithms 3 and 4 by reading; empty for one start state."""
     practice: dict[str, Any]
@@ -363,10 +358,8 @@ def budget(
     )
     printed = decoding_budget(setting, epsilon=epsilon)
     readings = [
-        {"reading": reading, "union": union, "stated": union == (reading == "coupling")}
-        | vars(decoding_budget(setting, epsilon=epsilon, reading=reading, union=union))
+        {"reading": reading, **vars(decoding_budget(setting, epsilon=epsilon, reading=reading))}
         for reading in get_args(Reading)
-        for union in (False, True)
     ]
     by_start = []
     if starts is not None:
@@ -386,12 +379,9 @@ def budget(
     measured = actions == 10 and eta == 0.1
     seeds = PAPER_SEEDS.get(horizon) if measured else None
     practice = {
-        "environment": "combination-lock",
-        "criterion": "median return at least 0.95 of the robust value",
         "paper": None if seeds is None else int(median(seeds)),
         "paper_seeds": None if seeds is None else [None if n == math.inf else n for n in seeds],
         "belief": BELIEF_METHOD.get(horizon) if measured else None,
-        "measured": {"actions": 10, "eta": 0.1, "horizons": sorted({*PAPER_SEEDS, *BELIEF_METHOD})},
     }
     inputs = horizon, actions, eta, epsilon, delta, size, float(setting.range)
     n_decode, n_total = printed.n_decode, printed.n_total

@@ -63,21 +63,9 @@ def plan(
 
 
 def _print_plan(result: Mapping[str, Any]) -> None:
-    size = "{states} states, {actions} actions, horizon {horizon}, η = {eta:g}"
+    output.print_values(result)
     states = [str(state) for state, _ in groupby(step["state"] for step in result["route"])]
-    route = " → ".join([*states[:40], *["…"] * (len(states) > 40)])
-    output.print_rows(
-        [
-            ("map", size.format(**result), ""),
-            ("worst-case value", result["worst_case_value"], "of the robust plan"),
-            ("nominal value", result["nominal_value"], "of the robust plan without perturbation"),
-            ("best nominal value", result["best_nominal_value"], "of the plan for η = 0"),
-            ("optimal value", result["optimal_value"], "in the true environment"),
-            ("η of the table", result["implied_eta"], ""),
-            ("route", route, ""),
-            ("picture", result["png"], ""),
-        ]
-    )
+    print(f"route  {' → '.join([*states[:40], *['…'] * (len(states) > 40)])}")
 
 
 def check(
@@ -144,8 +132,7 @@ def discover(
         "warnings": list(found.warnings),
         "map": str(out),
     }
-    rows = [(name, value, "") for name, value in result.items() if name != "warnings"]
-    output.answer(result, lambda _: output.print_rows(rows), as_json=as_json)
+    output.answer(result, as_json=as_json)
 
 
 def budget(
@@ -180,8 +167,7 @@ def _print_budget(table: Mapping[str, Any]) -> None:
     }
     rows: list[tuple[Any, ...]] = [("episodes", "per step", "in all")]
     for row in table["readings"]:
-        union = "union over steps" if row["union"] else "no union"
-        rows.append((f"{names[row['reading']]}, {union}", row["n_decode"], row["n_total"]))
+        rows.append((names[row["reading"]], row["n_decode"], row["n_total"]))
     for row in table["starts"]:
         rows.append((f"Algorithms 3 and 4, {row['reading']}", row["n_learn"], row["n_total"]))
     for method in ("paper", "belief"):

@@ -25,15 +25,29 @@ def notice(text: str) -> None:
 
 
 def answer(
-    result: Mapping[str, Any], words: Callable[[Mapping[str, Any]], None], *, as_json: bool
+    result: Mapping[str, Any],
+    words: Callable[[Mapping[str, Any]], None] | None = None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Print the result as JSON, or in words; its warnings also on standard error."""
+    """Print the result as JSON, or in words, by default names and values; warnings go to stderr."""
     for warning in result.get("warnings", ()):
         notice(f"warning: {warning}")
     if as_json:
         print(json.dumps(result, allow_nan=False), file=STDOUT, flush=True)
     else:
-        words(result)
+        (words or print_values)(result)
+
+
+def print_values(result: Mapping[str, Any]) -> None:
+    """Names, values and what is known about them, without lists and tables."""
+    from tasid.policies.evaluate import FIGURES
+
+    rows = []
+    for key, value in result.items():
+        name, note = FIGURES.get(key, (key.replace("_", " "), ""))
+        rows.append((name, None if isinstance(value, list | dict) else value, note))
+    print_rows(rows)
 
 
 def number(value: Any) -> str:

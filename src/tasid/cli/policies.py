@@ -106,17 +106,9 @@ def record(
         actor = OpenLoopPolicy(target, robust_dp(sim, eta=config.choose_eta(sim)))
     elif policy not in ("random", None):
         actor = load(policy)
-    result = play(
-        target,
-        out,
-        policy=actor,
-        episodes=episodes,
-        explore=explore,
-        seed=seed,
-        overwrite=overwrite,
-    )
-    rows = [(name.replace("_", " "), value, "") for name, value in result.items()]
-    output.answer(result, lambda _: output.print_rows(rows), as_json=as_json)
+    names = ("episodes", "explore", "seed", "overwrite")
+    result = play(target, out, policy=actor, **{name: context.params[name] for name in names})
+    output.answer(result, as_json=as_json)
 
 
 def report(
@@ -127,4 +119,4 @@ def report(
     from tasid.report.page import write_report
 
     page = str(write_report(folder))
-    output.answer({"page": page}, lambda _: print(f"report  {page}"), as_json=as_json)
+    output.answer({"page": page}, as_json=as_json)

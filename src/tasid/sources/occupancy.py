@@ -6,12 +6,13 @@ p < free_thresh, and otherwise unknown.
 
 **Lattice.** A pixel is drivable if it is free and farther from all walls than the robot's radius. A
 cell is kept if the robot fits anywhere in it. Its representative is the drivable pixel of largest
-clearance; clearance beyond a comfortable one counts no further, and among equals the pixel nearest
-to the cell's centre is taken, so that representatives in open space are the centres. A move between
-two neighbouring cells exists if the robot can drive from one representative to the other without
-leaving the two cells; in particular if it can drive the straight segment between them. A diagonal
-move exists if both ways round the corner do. Doors therefore stay open wherever cells begin and
-end; straight segments alone, with cells of 1 m, cut off a tenth of a real office floor.
+clearance; clearance beyond the larger of 2 · radius and cell_size / 4 counts no further, and among
+equals the pixel nearest to the cell's centre is taken, so that representatives in open space are
+the centres. A move between two neighbouring cells exists if the robot can drive from one
+representative to the other without leaving the two cells; in particular if it can drive the
+straight segment between them. A diagonal move exists if both ways round the corner do. Doors
+therefore stay open wherever cells begin and end; straight segments alone, with cells of 1 m, cut
+off a tenth of a real office floor.
 """
 
 from __future__ import annotations
@@ -139,7 +140,6 @@ class Lattice:
         *,
         cell_size: float | None = None,
         robot_radius: float = 0.0,
-        comfort: float | None = None,
         unknown: str = "wall",
         hazards: Sequence[Sequence[float]] = (),
         headings: int = 4,
@@ -152,9 +152,6 @@ class Lattice:
             Side of a cell, by default a pixel.
         robot_radius
             The robot's centre keeps more than this from walls; unknown area is no wall here.
-        comfort
-            Clearance beyond which representatives are not moved away from their cell's centre; by
-            default the larger of 2 · robot_radius and cell_size / 4.
         unknown
             "wall" or "free": how unknown pixels count.
         hazards
@@ -185,7 +182,7 @@ class Lattice:
         if solid.any():
             clearance = ndimage.distance_transform_edt(~solid, sampling=resolution)
         drivable = (pixels == FREE) & (clearance > robot_radius + _EDGE * resolution)
-        comfort = max(2 * robot_radius, size / 4) if comfort is None else comfort
+        comfort = max(2 * robot_radius, size / 4)
         per_cell = size / resolution
         pixel = _representatives(drivable, np.minimum(clearance, comfort), per_cell)
         fits = pixel[..., 0] >= 0
@@ -242,27 +239,12 @@ class Lattice:
             raise SimulatorError(f"goal: it is in the cell of the start {here}")
         pose = grid.pose(*place, str(start[2]) if len(start) > 2 else "E")
         if grid.steps_to_goal(pose) is None:
-            end = self.locate("goal", goals[0])
-            reason = grid.hazard_in_the_way(pose) or self._what_separates(place, end)
+            reason = grid.hazard_in_the_way(pose) or (
+                f"walls, unknown area (unknown='free' allows it), the radius {self.robot_radius:g} "
+                f"or cells of {self.cell_size:g} m close the way"
+            )
             raise SimulatorError(f"goal: {there} cannot be reached from the start {here}: {reason}")
         return pose
-
-    def _what_separates(self, start: Place, goal: Place) -> str:
-        from scipy import ndimage
-
-        ends = [self.picture.place("", self.points[place]) for place in (start, goal)]
-        for passable, reason in (
-            (self.drivable, f"cells of {self.cell_size:g} m are too large for the passages"),
-            (
-                self.picture.pixels == FREE,
-                f"the way is too narrow for {self.robot_radius:g} m radius",
-            ),
-            (self.picture.pixels != WALL, "the way leads through unknown area"),
-        ):
-            areas = ndimage.label(passable)[0]
-            if areas[ends[0]] == areas[ends[1]] != 0:
-                return reason
-        return "walls separate them"
 
     @cached_property
     def layout(self) -> dict[str, Any]:
@@ -313,7 +295,7 @@ def from_occupancy_map(
     horizon, moves
         As in `from_text_map`.
     options
-        Arguments of `Lattice.build`: cell_size, robot_radius, comfort, unknown, hazards, headings;
+        Arguments of `Lattice.build`: cell_size, robot_radius, unknown, hazards, headings;
         and fields of `GridRewards`: goal_reward, hazard_reward, step_reward, reverse_cost.
 
     Returns
