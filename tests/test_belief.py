@@ -26,7 +26,7 @@ from tasid.learning.belief import (
 )
 from tasid.planning import robust_dp
 from tasid.policies.evaluate import yardsticks
-from tasid.policies.open_loop import OpenLoopPolicy
+from tasid.policy import OpenLoopPolicy
 
 ETA = 0.1
 

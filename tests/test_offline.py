@@ -13,10 +13,9 @@ import pytest
 
 import tasid
 from tasid.learning.belief import BeliefConfig, models
-from tasid.learning.offline import AmbiguousLogError, CrossValidationConfig, coverage
+from tasid.learning.offline import AmbiguousLogError, CrossValidationConfig, coverage, record
 from tasid.planning import robust_dp
-from tasid.policies.open_loop import OpenLoopPolicy
-from tasid.runs.record import record
+from tasid.policy import OpenLoopPolicy
 from tasid.simulator import AbstractSimulator
 from tasid.storage import EpisodeLog
 from tasid.targets.block import BlockMDP

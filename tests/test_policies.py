@@ -19,8 +19,7 @@ from tasid.keys import Phase, episode_keys
 from tasid.planning import policy_value, robust_dp
 from tasid.policies.belief_policy import Advantages, BeliefPolicy
 from tasid.policies.evaluate import Score, Yardsticks, diagnose, summary, yardsticks
-from tasid.policies.open_loop import OpenLoopPolicy
-from tasid.policy import Policy
+from tasid.policy import OpenLoopPolicy, Policy
 from tasid.storage import ArtifactError, read_artifact, write_artifact
 from tasid.targets.base import Target
 from tasid.targets.rollout import rollout

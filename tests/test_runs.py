@@ -14,8 +14,8 @@ import pytest
 import tasid
 from tasid.cli import main
 from tasid.learning.base import Event, TensorBoard
+from tasid.learning.offline import record
 from tasid.runs.config import ConfigError, RunConfig, parse_value, read_config
-from tasid.runs.record import record
 from tasid.runs.sweep import parse_seeds, train_seeds
 from tasid.runs.train import train
 from tasid.storage import ArtifactError, EpisodeLog, FolderBusyError, write_artifact, writer_lock

@@ -43,7 +43,7 @@ _MODULES = {
     "optimal_value": "tasid.planning",
     "perturb": "tasid.planning",
     "policy_value": "tasid.planning",
-    "record": "tasid.runs.record",
+    "record": "tasid.learning.offline",
     "robust_dp": "tasid.planning",
     "watch": "tasid.report.watch",
     "worst_case": "tasid.planning",

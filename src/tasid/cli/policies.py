@@ -89,10 +89,10 @@ def record(
     as_json: options.Json = False,
 ) -> None:
     """Play episodes and write them into a log, to learn from it later."""
+    from tasid.learning.offline import record as play
     from tasid.planning import robust_dp
     from tasid.policies import load
-    from tasid.policies.open_loop import OpenLoopPolicy
-    from tasid.runs.record import record as play
+    from tasid.policy import OpenLoopPolicy
 
     config = options.run_config(context.params, but=["episodes"])
     target = config.build_target()

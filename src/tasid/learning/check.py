@@ -21,7 +21,7 @@ from tasid.learning.base import shortened
 from tasid.planning import robust_dp
 from tasid.planning.perturbation import check_eta
 from tasid.planning.values import simulator_problems
-from tasid.policies.open_loop import OpenLoopPolicy
+from tasid.policy import OpenLoopPolicy
 from tasid.simulator import AbstractSimulator, is_integer
 from tasid.targets.base import Target
 from tasid.targets.rollout import rollout

@@ -1,4 +1,4 @@
-"""Learning from recorded episodes, without the target.
+"""Recording episodes, and learning from them without the target.
 
 Nothing can be tried, so returns cannot choose among fits. Held-out episodes have to: the episodes
 are divided into folds, every fit is made without one of them, and is judged by that one. A right
@@ -13,6 +13,7 @@ policy will meet and the log does not show, no held-out episode reveals: that is
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from tasid.hmm.em import HiddenMarkovModel
 from tasid.hmm.emissions import GaussianEmission
 from tasid.hmm.features import FeatureMap
 from tasid.hmm.smoother import Sequences
-from tasid.keys import seed_key
+from tasid.keys import Phase, episode_keys, seed_key
 from tasid.learning.base import Callback, LearningResult, mean_and_error
 from tasid.learning.belief import (
     BatchEnded,
@@ -42,10 +43,16 @@ from tasid.learning.belief import (
 from tasid.learning.diagnostics import diagnose_result
 from tasid.planning.perturbation import check_eta
 from tasid.planning.robust_dp import robust_dp
+from tasid.policy import OpenLoopPolicy, Policy
 from tasid.simulator import AbstractSimulator
-from tasid.storage import EpisodeLog
+from tasid.storage import ArtifactError, EpisodeLog, read_artifact
+from tasid.targets.base import Target
+from tasid.targets.rollout import exploration, rollout
 
 Floats = NDArray[np.float64]
+
+HEADER = "observation_shape observation_dtype horizon num_actions ends_early environment".split()
+"""Attributes of the target that a log keeps."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,63 @@ class Judged(NamedTuple):
         """Is the other fit equally good?"""
         pairs = (self.foresight, other.foresight), (self.gain, other.gain)
         return all(_same(a, b, config) for a, b in pairs)
+
+
+def record(
+    target: Target,
+    path: str | Path,
+    *,
+    policy: Policy | None = None,
+    episodes: int,
+    explore: float = 0.3,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Play episodes and write them into an `EpisodeLog`; episode i is the same for any number.
+
+    Parameters
+    ----------
+    target
+        Where to play.
+    path
+        The log, a folder.
+    policy
+        Who acts; None takes random actions.
+    episodes
+        How many.
+    explore
+        Probability of a random action, at every step.
+    seed
+        Determines the episodes.
+    overwrite
+        Replace the log that is there.
+
+    Returns
+    -------
+    Number of episodes, mean return, horizon and path.
+    """
+    folder = Path(path)
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        if not overwrite:
+            raise ArtifactError(f"out: {folder} exists; choose another place, or pass --overwrite")
+        read_artifact(folder, kind="episodes")  # nothing else is deleted
+        shutil.rmtree(folder)
+    log = EpisodeLog.create(folder, {name: getattr(target, name) for name in HEADER})
+    rate, returns = 1.0 if policy is None else explore, 0.0
+    for first in range(0, episodes, target.width):
+        count = min(target.width, episodes - first)
+        keys = episode_keys(seed, Phase.RECORDING, first, count)
+        overrides = exploration(keys, rate, target.num_actions, target.horizon)
+        batch = rollout(target, policy or OpenLoopPolicy(target), keys, overrides=overrides)
+        log.append(batch, [(int(Phase.RECORDING), first + i) for i in range(count)])
+        returns += float(batch.returns.sum())
+    return {
+        "file": str(folder),
+        "episodes": episodes,
+        "return_mean": returns / episodes,
+        "horizon": target.horizon,
+        "explore": rate,
+    }
 
 
 def learn_from_episodes(

@@ -35,7 +35,7 @@ from tasid.keys import Phase, episode_keys, fold_in, seed_key
 from tasid.learning.base import Event, LearningResult
 from tasid.learning.paper.tasid import ClusteringConfig, Run, collect, diagnostics, learn_models
 from tasid.policies.decoder_policy import Clusterer, DecoderPolicy, start_features
-from tasid.policies.open_loop import OpenLoopPolicy
+from tasid.policy import OpenLoopPolicy
 from tasid.targets.rollout import rollout
 
 Floats = NDArray[np.float32]
