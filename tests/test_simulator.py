@@ -180,7 +180,7 @@ def test_save_and_load(tmp_path):
     assert loaded.arrays().keys() == sim.arrays().keys()
     for name, array in sim.arrays().items():
         np.testing.assert_array_equal(loaded.arrays()[name], array)
-    with pytest.raises(SimulatorError, match="states"):
+    with pytest.raises(SimulatorError, match="stored"):
         AbstractSimulator.from_parts({**sim.metadata(), "states": 5}, sim.arrays())
     with pytest.raises(LayoutError, match="layout"):
         AbstractSimulator.from_parts(sim.metadata(), {})

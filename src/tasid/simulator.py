@@ -27,15 +27,6 @@ MAX_HORIZON = 1_000_000
 MAX_BYTES = 2**33
 """Largest table that is allocated."""
 _PREFIX = "simulator."
-_STORED_TYPES = {
-    "horizon": int,
-    "states": list,
-    "action_names": list,
-    "source": str,
-    "explored": int,
-    "implied_eta": int | float,
-    "layout": dict,
-}
 
 
 class SimulatorError(ValueError):
@@ -391,19 +382,15 @@ class AbstractSimulator:
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> AbstractSimulator:
         """Inverse of `metadata` and `arrays`; everything is validated again."""
-        stored = dict(metadata)
-        for name, kind in _STORED_TYPES.items():
-            valid = isinstance(stored.setdefault(name, None), kind | None)
-            _require(valid, f"{name}: stored as {stored[name]!r:.80}")
         own = {k.removeprefix(_PREFIX): v for k, v in arrays.items() if k.startswith(_PREFIX)}
         parts = {k.removeprefix("layout."): own.pop(k) for k in [*own] if k.startswith("layout.")}
-        if stored["layout"] is not None:
-            stored["layout"] = GridLayout.from_parts(stored["layout"], parts)
-        if stored["states"] is not None:
-            stored["states"] = [label_from_json(label) for label in stored["states"]]
-        stored["source"] = stored["source"] or ""
+        stored = dict(metadata)
         try:
-            return cls(start=own.pop("starts"), **own, **{k: stored[k] for k in _STORED_TYPES})
+            if stored["layout"] is not None:
+                stored["layout"] = GridLayout.from_parts(stored["layout"], parts)
+            if stored["states"] is not None:
+                stored["states"] = [label_from_json(label) for label in stored["states"]]
+            return cls(start=own.pop("starts"), **own, **stored)
         except (KeyError, TypeError) as error:
             raise SimulatorError(f"simulator: the stored one is incomplete ({error})") from None
 
