@@ -362,7 +362,7 @@ def test_recorded_episode_depends_on_its_number_only(tmp_path):
 def test_recording_replaces_logs_only(tmp_path):
     target = tasid.make("combination-lock", horizon=5, seed=1)
     record(target, tmp_path / "log", episodes=2)
-    with pytest.raises(ConfigError, match=r"^out\b"):
+    with pytest.raises(ArtifactError, match=r"^out\b"):
         record(target, tmp_path / "log", episodes=3)
     record(target, tmp_path / "log", episodes=3, overwrite=True)
     assert len(EpisodeLog.open(tmp_path / "log")) == 3
