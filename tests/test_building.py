@@ -20,7 +20,7 @@ from tasid.sources.occupancy import read_map
 from tasid.targets.block import on_device
 from tasid.worlds import random_bits, route_steps
 from tasid.worlds.building import OFFICE
-from tasid.worlds.building.rays import cast, rectangle_table
+from tasid.worlds.building.rays import cast, square_table
 
 ROOM = "########\n#S.....#\n#.####.#\n#.....G#\n########"
 STAIRS = "#########\n#S......#\n#..LLL..#\n#..LLL..#\n#......G#\n#########"
@@ -185,7 +185,7 @@ def test_rays_end_at_the_nearest_solid_pixel():
         y, x = (free[rng.integers(len(free), size=64)] + rng.uniform(0.01, 0.99, (64, 2))).T
         angle, limit = rng.uniform(-math.pi, math.pi, 64), float(rng.choice([3.0, 100.0]))
         rays = (np.float32(part) for part in (x, y, np.cos(angle), np.sin(angle)))
-        found = program(on_device(rectangle_table(solid)), *rays, limit)
+        found = program(on_device(square_table(solid)), *rays, limit)
         for px, py, turned, distance in zip(x, y, angle, found, strict=True):
             # Where a ray grazes a corner float32 may decide as one of its neighbours does.
             near = [slab_range(solid, px, py, turned + e, limit) for e in (0.0, -1e-4, 1e-4)]

@@ -22,7 +22,7 @@ from tasid.sources.occupancy import OccupancyMap
 from tasid.targets.block import Emission, on_device
 from tasid.worlds import mix, random_bits, uniform
 from tasid.worlds.building.circumstances import Episode
-from tasid.worlds.building.rays import cast, rectangle_table
+from tasid.worlds.building.rays import cast, square_table
 
 POSE_WORDS = 3
 """Random numbers that a pose takes."""
@@ -220,21 +220,19 @@ def make_sensor(
     `points` are in metres. A robot never stands in a solid pixel: the square in which it may be is
     smaller where there is less room.
     """
-    from scipy import ndimage
-
     # Row 0 at the bottom, cut to the free part with a border of solid pixels.
     solid = np.pad(picture.pixels[::-1] != FREE, 1, constant_values=True)
     rows, columns = (np.flatnonzero((~solid).any(axis=axis)) for axis in (1, 0))
     solid = solid[rows[0] - 1 : rows[-1] + 2, columns[0] - 1 : columns[-1] + 2]
     pixel, cut = picture.resolution, np.array([columns[0] - 2, rows[0] - 2])
     points = (points - picture.corner) / pixel - cut
-    clear = ndimage.distance_transform_cdt(~np.pad(solid, 1, constant_values=True), "chessboard")
-    column, row = np.floor(points).astype(np.int64).T + 1
-    room = np.clip(clear[row, column] - 1.0, 0.0, options["jitter"] / pixel)
+    squares = square_table(solid)
+    column, row = np.floor(points).astype(np.int64).T
+    room = np.clip(squares[row, column] - 1.0, 0.0, options["jitter"] / pixel)
     assert layout.angles is not None
     angle = np.deg2rad(90.0 - layout.angles)
     surroundings = Surroundings(
-        table=on_device(rectangle_table(solid)),
+        table=on_device(squares),
         poses=on_device(np.column_stack([points, np.cos(angle), np.sin(angle)]), np.float32),
         room=on_device(room, np.float32),
         turn=on_device(np.deg2rad(options["turn_jitter"]), np.float32),
