@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasid.keys import seed_key
 from tasid.planning.sweep import policy_table, start_value, sweep
 from tasid.simulator import AbstractSimulator, check_entries, check_size, is_integer
 
@@ -104,8 +105,7 @@ def perturb(
         Draw p for every (h, s, a).
     """
     eta = check_eta(eta)
-    if not (is_integer(seed) and 0 <= seed < 2**32):
-        raise ValueError(f"seed: {seed!r} is not an integer in 0 … {2**32 - 1}")
+    seed_key(seed)  # refuses what is no seed
     shape: tuple[int, ...] = (simulator.num_states, simulator.num_actions, simulator.num_actions)
     if per_step:
         shape = (simulator.horizon, *shape)

@@ -215,30 +215,18 @@ def load_decoder_policy(artifact: Artifact, path: str | Path, model: Any = None)
         simulator = AbstractSimulator.from_parts(meta["simulator"], arrays)
         shape, groups = tuple(int(n) for n in meta["observation_shape"]), arrays["starts"].size
         network = FlatModel(model_from(meta["network"], model), shape, simulator.num_actions)
-        expected = {
-            "starts": (groups,),
-            "models": (groups, simulator.horizon - 1, network.num_parameters),
-        }
-        clusterer = None
+        models, clusterer = arrays["models"], None
+        size = groups, simulator.horizon - 1, network.num_parameters
+        if models.shape != size or not np.isfinite(models).all():
+            raise ValueError(f"models: not finite, or of shape {models.shape}, not {size}")
         if groups > 1:
-            blank = np.zeros((1, *shape), meta["observation_dtype"])
-            inputs, units = start_features(blank).shape[1], arrays["clusterer.bias"].size
             clusterer = Clusterer(*(arrays[f"clusterer.{n}"] for n in ("weights", "bias", "votes")))
-            expected |= {
-                "clusterer.weights": (inputs, units),
-                "clusterer.bias": (units,),
-                "clusterer.votes": (units, groups),
-            }
-        for name, size in expected.items():
-            if arrays[name].shape != size or not np.isfinite(arrays[name]).all():
-                raise ValueError(
-                    f"{name}: not finite, or of shape {arrays[name].shape}, not {size}"
-                )
+            clusterer(np.zeros((1, *shape), meta["observation_dtype"]))  # refuses what does not fit
         simulator.intended(0)[arrays["starts"]]  # refuses states that are not on the map
         return DecoderPolicy(
             robust_dp(simulator, eta=meta["eta"]),
             network,
-            arrays["models"],
+            models,
             starts=arrays["starts"],
             clusterer=clusterer,
             observation_dtype=np.dtype(meta["observation_dtype"]).name,

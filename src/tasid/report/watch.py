@@ -96,19 +96,13 @@ class WatchedEpisode:
 
     @cached_property
     def steps(self) -> int:
-        """Steps until nothing can change any more, at least 1.
-
-        The state, the true one if it is known, is then absorbing and without rewards.
-        """
+        """Steps until the last move or reward, by the true state if it is known; at least 1."""
         states = self.states if self.true_states is None else self.true_states
-        if self.simulator is None or states is None:
+        if states is None:
             return len(self.actions)
-        sim = self.simulator
-        over = [sim.absorbing(h) for h in range(len(states) if sim.time_varying else 1)]
-        active = [
-            reward or not over[h % len(over)][states[h]] for h, reward in enumerate(self.rewards)
-        ]
-        return max((h for h, on in enumerate(active) if on), default=0) + 1
+        active = self.rewards != 0
+        active[:-1] |= states[1:] != states[:-1]
+        return int(np.flatnonzero(active).max(initial=0)) + 1
 
     @property
     def num_frames(self) -> int:
@@ -134,7 +128,7 @@ class WatchedEpisode:
             return first, total, ""
         estimated, status = int(self.states[h]), []
         second = f"estimated state {state_name(self.simulator, estimated)}, confidence "
-        second += f"{_probability(float(self.confidence[h]))} · {total}"
+        second += f"{self.confidence[h]:.2f} · {total}"
         right = self.true_states is not None and estimated == self.true_states[h]
         if self.true_states is not None:
             true = state_name(self.simulator, int(self.true_states[h]))
@@ -363,8 +357,3 @@ def _draw_confidence(
 
 def _signed(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
-
-
-def _probability(value: float) -> str:
-    """Two decimals, where only 1 itself is written as 1."""
-    return "above 0.99" if 0.995 <= value < 1 - 1e-6 else f"{value:.2f}"

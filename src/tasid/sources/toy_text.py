@@ -56,8 +56,6 @@ def from_toy_text(
             raise SimulatorError("horizon: None, and the environment has no limit of its own")
     base = getattr(env, "unwrapped", env)
     name = type(base).__name__
-    if getattr(base, "fickle_passenger", False):
-        warnings.warn(f"{name}: the fickle passenger is not in the table P", stacklevel=2)
     try:
         table = [
             [

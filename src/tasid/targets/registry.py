@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
+from tasid.keys import seed_key
 from tasid.simulator import AbstractSimulator, SimulatorError, is_integer
 from tasid.sources.grid import read_text
 
@@ -55,9 +56,7 @@ def make(name: str, **options: Any) -> BlockMDP:
             known = ", ".join(inspect.signature(build).parameters)
             raise TypeError(f"{name}: no option {option!r}; its options are: {known}")
         check_type(option, value, hints[option])
-    seed = options.get("seed", 0)
-    if not 0 <= seed < 1 << 32:
-        raise ValueError(f"seed: {seed} is not in 0 … {(1 << 32) - 1}")
+    seed_key(options.get("seed", 0))  # refuses what is no seed
     environment: BlockMDP = build(**options)
     return environment
 
@@ -113,9 +112,6 @@ def load_source(source: str, *, horizon: int | None = None, **options: Any) -> A
         load = AbstractSimulator.from_tables
     elif suffix in (".yaml", ".yml"):
         load = AbstractSimulator.from_occupancy_map
-        missing = [name for name in ("start", "goal") if options.get(name) is None]
-        if missing:
-            raise SimulatorError(f"{missing[0]}: an occupancy map needs one, x,y in metres")
     elif suffix == ".txt":
         load, source = AbstractSimulator.from_text_map, read_text(path)
     else:
@@ -124,6 +120,6 @@ def load_source(source: str, *, horizon: int | None = None, **options: Any) -> A
     try:
         return load(source, horizon=horizon, **options)
     except TypeError as error:
-        if "unexpected keyword" not in str(error):
+        if "keyword" not in str(error):  # unexpected, or required and missing
             raise
         raise SimulatorError(f"{path}: {str(error).split('() ')[-1]}") from None
