@@ -6,8 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -85,16 +84,15 @@ def score_rows(result: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-@contextmanager
-def progress(seconds_between_lines: float = 10.0) -> Iterator[Callable[[Event], None]]:
-    """A callback that shows how far learning is; one line on a terminal, else a line at times."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    printed = time.monotonic()
+def progress(seconds_between_lines: float = 5.0) -> Callable[[Event], None]:
+    """A callback that says how far learning is: at the first event, then at times."""
+    printed = -math.inf
 
     def show(event: Event) -> None:
         nonlocal printed
+        if time.monotonic() - printed < seconds_between_lines:
+            return
+        printed = time.monotonic()
         total = "" if event.total_episodes is None else f" of {event.total_episodes}"
         figures = [
             f"{name.replace('_', ' ')} {number(value)}"
@@ -102,12 +100,6 @@ def progress(seconds_between_lines: float = 10.0) -> Iterator[Callable[[Event], 
             if isinstance(value, int | float) and math.isfinite(value)
             if name not in ("episodes", "total_episodes")
         ]
-        text = ", ".join([f"{event.episodes}{total} episodes", *figures[:4]])
-        status.update(text)
-        due = not console.is_terminal and time.monotonic() - printed >= seconds_between_lines
-        if due or event.episodes == 0:  # how many there will be is said before any is played
-            printed = time.monotonic()
-            notice(text)
+        notice(", ".join([f"{event.episodes}{total} episodes", *figures[:4]]))
 
-    with console.status("the first episodes") as status:
-        yield show
+    return show

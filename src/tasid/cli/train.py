@@ -57,8 +57,8 @@ def train(
         raise ConfigError(f"--cluster: {cluster}; it is for --seeds")
     folder = out or asked.default_folder
     try:
-        with output.progress() as progress:
-            done = run(asked, folder, resume=resume, overwrite=overwrite, callbacks=[progress])
+        callbacks = [output.progress()]
+        done = run(asked, folder, resume=resume, overwrite=overwrite, callbacks=callbacks)
     except KeyboardInterrupt:
         if (folder / "config.json").exists():
             output.notice(f"{folder} keeps what was done; continue with --out {folder} --resume")
