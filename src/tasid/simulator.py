@@ -311,9 +311,9 @@ class AbstractSimulator:
     ) -> AbstractSimulator:
         """Map of the states that `step(state, action) -> (next_state, reward[, done])` reaches.
 
-        `actions` is their number or a list of them. See `tasid.sources.function.from_function`.
+        `actions` is their number or a list of them. See `tasid.sources.tables.from_function`.
         """
-        from tasid.sources.function import from_function
+        from tasid.sources.tables import from_function
 
         return from_function(step, start, actions, horizon=horizon, **options)
 

@@ -1,8 +1,13 @@
-"""Simulators from `.npz` files of tables."""
+"""Simulators from tables: those of a file, or of a Python function.
+
+The map of a function holds all states that the starts reach within the horizon.
+"""
 
 from __future__ import annotations
 
+import math
 import zipfile
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,8 @@ MAX_BYTES = 2**31
 NAMES = (
     "successor reward probabilities horizon start start_probabilities states action_names hazards"
 ).split()
+Outcome = tuple[float, Hashable, float, bool]
+"""Probability, next state, reward, and whether the episode ends."""
 
 
 def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimulator:
@@ -56,3 +63,126 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
             return dict(tables)
     except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise SimulatorError(f"{file}: not a file of plain numeric tables ({error})") from None
+
+
+def from_function(
+    step: Callable[[Any, Any], Any],
+    start: Hashable | list[Hashable],
+    actions: int | Sequence[Any],
+    *,
+    horizon: int,
+    start_probabilities: Sequence[float] | None = None,
+    max_states: int = 1_000_000,
+) -> AbstractSimulator:
+    """Simulator of `step(state, action)`.
+
+    Parameters
+    ----------
+    step
+        Returns `(next_state, reward)` or `(next_state, reward, done)`; for stochastic maps a list
+        of `(probability, next_state, reward)` or `(probability, next_state, reward, done)`. After
+        `done` the state is absorbing without reward. Each call is made twice, and must return the
+        same.
+    start
+        A state, which is any hashable value, or a list of states.
+    actions
+        Number n of actions, with which `step` is called as 0 … n − 1, or a list of the values to
+        call it with.
+    max_states
+        Limit of the number of states.
+    """
+    moves: list[Any] = [*range(actions)] if isinstance(actions, int | np.integer) else [*actions]
+    if not moves:
+        raise SimulatorError("actions: there are none")
+    AbstractSimulator([[0]], [[0.0]], horizon=horizon)  # checks the horizon before the work
+    starts = start if isinstance(start, list) else [start]
+    index: dict[tuple[Hashable, bool], int] = {}  # of (state, whether the episode is over)
+    nodes: list[tuple[Hashable, bool]] = []
+
+    def number(state: Hashable, over: bool, where: str) -> int:
+        try:
+            place = index.setdefault((state, over), len(nodes))
+        except TypeError:
+            message = f"{where}: the state {state!r:.80} is not hashable, for instance a tuple"
+            raise SimulatorError(message) from None
+        if place == len(nodes):
+            if place >= max_states:
+                raise SimulatorError(
+                    f"max_states: more than {max_states} states can be reached, the last one was "
+                    f"{state!r:.80}; use coarser states, a shorter horizon or a higher limit"
+                )
+            nodes.append((state, over))
+        return place
+
+    first = [number(state, False, "start") for state in starts]
+    rows: list[list[list[tuple[float, int, float]]]] = []
+    for _ in range(horizon):
+        for state, over in nodes[len(rows) :]:
+            rows.append([])
+            for move in moves:
+                outcomes = [] if over else _outcomes(step, state, move)
+                where = f"step({state!r:.80}, {move!r:.80})"
+                rows[-1].append([(p, number(s, end, where), r) for p, s, r, end in outcomes])
+    # No action is ever taken in the states that the last step reaches.
+    complete = all(over for _, over in nodes[len(rows) :])
+    rows += [[[] for _ in moves] for _ in nodes[len(rows) :]]
+    successor, probabilities, reward = padded_tables(rows)
+    return AbstractSimulator(
+        successor,
+        reward,
+        probabilities=probabilities,
+        horizon=horizon,
+        start=first,
+        start_probabilities=start_probabilities,
+        states=[
+            (state, "done") if over and (state, False) in index else state for state, over in nodes
+        ],
+        action_names=None
+        if isinstance(actions, int | np.integer)
+        else [str(move) for move in moves],
+        source=f"function {getattr(step, '__name__', type(step).__name__)}",
+        explored=None if complete else horizon,
+    )
+
+
+def padded_tables(rows: list[list[list[tuple[float, int, float]]]]) -> tuple[Any, Any, Any]:
+    """Arrays successor, probability and reward [S, A, B] from lists of (p, successor, reward).
+
+    Equal transitions are added up. An empty list means to stay without reward.
+    """
+    merged: list[list[dict[tuple[int, float], float]]] = [[{} for _ in row] for row in rows]
+    for s, row in enumerate(rows):
+        for a, outcomes in enumerate(row):
+            for p, after, reward in outcomes or [(1.0, s, 0.0)]:
+                merged[s][a][after, reward] = merged[s][a].get((after, reward), 0.0) + p
+    width = max(len(outcomes) for row in merged for outcomes in row)
+    table = np.zeros((3, len(rows), len(rows[0]), width))
+    for s, of_state in enumerate(merged):
+        for a, of_action in enumerate(of_state):
+            for b, ((after, reward), p) in enumerate(of_action.items()):
+                table[:, s, a, b] = after, p, reward
+    return table[0].astype(np.int64), table[1], table[2]
+
+
+def _outcomes(step: Callable[[Any, Any], Any], state: Hashable, move: Any) -> list[Outcome]:
+    where = f"step: step({state!r:.80}, {move!r:.80})"
+    answer, again = step(state, move), step(state, move)
+    outcomes: list[Outcome] = []
+    try:
+        for p, after, reward, *done in answer if isinstance(answer, list) else [(1.0, *answer)]:
+            outcomes.append((float(p), after, float(reward), bool(done[0]) if done else False))
+        right = all(math.isfinite(r) and p >= 0 for p, _, r, _ in outcomes)
+        right &= abs(sum(p for p, *_ in outcomes) - 1.0) < 1e-6
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise SimulatorError(
+            f"{where} returned {answer!r:.80}; it should be (next_state, reward[, done]) with a "
+            "finite reward, or a list of (probability, next_state, reward[, done]) that sums to 1"
+        )
+    if answer != again:
+        raise SimulatorError(
+            f"{where} returned {answer!r:.80} and then {again!r:.80}; return a list of "
+            "(probability, next_state, reward) for what is random"
+        )
+    return outcomes

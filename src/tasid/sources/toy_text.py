@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasid.layout import FREE, GOAL, HAZARD, GridLayout
 from tasid.simulator import AbstractSimulator, SimulatorError
-from tasid.sources.function import padded_tables
+from tasid.sources.tables import padded_tables
 
 Outcomes = list[tuple[float, int, float]]
 """(probability, next state, reward) of a state and action, as listed."""
