@@ -70,11 +70,6 @@ def at_least(successes: ArrayLike, trials: ArrayLike, probability: ArrayLike) ->
     return np.where(inside, tail, k <= 0)
 
 
-def at_most(successes: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Any:
-    """P(X ≤ successes) for X ~ Bin(trials, probability); broadcasts."""
-    return at_least(np.subtract(trials, successes), trials, np.subtract(1.0, probability))
-
-
 def binomial_interval(successes: int, trials: int, *, confidence: float) -> tuple[float, float]:
     """Clopper–Pearson interval of a probability with at least this confidence."""
     from scipy.special import betaincinv

@@ -18,9 +18,6 @@ from tasid.simulator import AbstractSimulator, SimulatorError, label_from_json
 
 MAX_BYTES = 2**31
 """Limit of all tables of a file together."""
-NAMES = (
-    "successor reward probabilities horizon start start_probabilities states action_names hazards"
-).split()
 Outcome = tuple[float, Hashable, float, bool]
 """Probability, next state, reward, and whether the episode ends."""
 
@@ -33,14 +30,7 @@ def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimu
     `horizon` takes precedence over the array.
     """
     file = Path(path)
-    tables = _read(file)
-    for name in ("successor", "reward"):
-        if name not in tables:
-            raise SimulatorError(f"{file}: lacks the array {name!r}; it has {', '.join(tables)}")
-    for name in tables:
-        if name not in NAMES:
-            raise SimulatorError(f"{file}: unknown array {name!r}; known are {', '.join(NAMES)}")
-    stored: dict[str, Any] = dict(tables)
+    stored: dict[str, Any] = _read(file)
     for name in ("states", "action_names"):
         if name in stored:
             stored[name] = [label_from_json(label) for label in stored[name].tolist()]
@@ -48,8 +38,10 @@ def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimu
         if "horizon" not in stored or stored["horizon"].size != 1:
             raise SimulatorError(f"horizon: {file} has no number of this name; give the argument")
         horizon = stored["horizon"].item()
-    stored["horizon"] = horizon
-    return AbstractSimulator(**stored, source=f"tables {file.name}")
+    try:
+        return AbstractSimulator(**(stored | {"horizon": horizon}), source=f"tables {file.name}")
+    except TypeError as error:  # an array is missing, or has another name
+        raise SimulatorError(f"{file}: {str(error).split('() ')[-1]}") from None
 
 
 def _read(file: Path) -> dict[str, NDArray[Any]]:
