@@ -176,7 +176,7 @@ def test_auto_warns_at_its_limit(lock):
 def scored(fit, *, gains=0.0, rewards=0.0, own=range(8), n=24):
     """The fit with a made-up score."""
     arrays = (np.full(n, float(x)) for x in (rewards, gains))
-    return replace(fit, held_out=HeldOutScore(*arrays, own=own, mean_return=1.0))
+    return replace(fit, score=HeldOutScore(*arrays, own=own, mean_return=1.0))
 
 
 @pytest.fixture(scope="module")

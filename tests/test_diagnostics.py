@@ -118,9 +118,13 @@ def test_eta_is_estimated(wrong_map_result):
     planned = plan.actions.max(axis=0)  # a state belongs to one step, at others the plan has 0
     states = np.arange(sim.num_states)
     hit = sim.successor == sim.successor[states, planned][:, None]
-    missed = 1 - (env.latent.world.xi[states, planned] * hit).sum(axis=1)
-    avoidable = ~hit.all(axis=1)
-    expected = np.average(missed[avoidable], weights=found.visits[avoidable])
+    xi, avoidable = env.latent.world.xi[states, planned], ~hit.all(axis=1)
+    missed, visits = 1 - (xi * hit).sum(axis=1), np.zeros(sim.num_states)
+    here = np.eye(sim.num_states)[sim.start]
+    for _ in range(sim.horizon):
+        visits += here
+        here = np.bincount(sim.successor.ravel(), (here[:, None] * xi).ravel(), sim.num_states)
+    expected = np.average(missed[avoidable], weights=visits[avoidable])
     assert estimate.low <= expected <= estimate.high
     assert estimate.high - estimate.low < 0.06
     assert estimate.p_value > 0.01

@@ -244,10 +244,3 @@ def single_gaussian(sequences: Sequences, prior: Moments | None = None) -> Gauss
     if prior is not None:
         moments += prior._replace(counts=moments.counts, sums=moments.sums)
     return GaussianEmission.from_moments(moments, PLDAConfig(dimensions=1))
-
-
-def log_prob_by_episode(values: NDArray[np.float32], sequences: Sequences) -> Floats:
-    """Values of observations [N·(H+1)] summed over each episode, padding excluded, [N]."""
-    valid = sequences.valid
-    summed: Floats = (values.reshape(valid.shape) * valid).sum(axis=1, dtype=np.float64)
-    return summed

@@ -101,8 +101,6 @@ class Diagnostics:
     eta: EtaEstimate | None = None
     map_errors: tuple[MapError, ...] = ()
     warnings: tuple[str, ...] = ()
-    visits: NDArray[np.float64] | None = field(default=None, compare=False)
-    """Expected visits of each state while learning, [S]."""
     details: dict[str, Any] = field(default_factory=dict, compare=False)
     """Method-specific values, ready for JSON."""
 

@@ -32,7 +32,6 @@ from tasid.hmm.classifier import (
 from tasid.hmm.em import (
     EMConfig,
     HiddenMarkovModel,
-    log_prob_by_episode,
     single_gaussian,
 )
 from tasid.hmm.emissions import Emission, GaussianEmission, MapViews, Moments, PLDAConfig
@@ -170,7 +169,8 @@ class Fit:
     emission: Emission
     counts: Floats
     """Expected observations of each class, [C]."""
-    held_out: HeldOutScore | None = None
+    score: HeldOutScore = HeldOutScore(np.zeros(0), np.zeros(0))
+    """On the latest batch."""
     prior: Moments | None = None
     """Moments of earlier observations that are not among the episodes."""
     gap: float | None = None
@@ -180,12 +180,6 @@ class Fit:
     def name(self) -> str:
         """Initialisation and kind of classes."""
         return f"{self.initialisation}, by {self.kind}"
-
-    @property
-    def score(self) -> HeldOutScore:
-        """The score of a fit that was scored."""
-        assert self.held_out is not None
-        return self.held_out
 
 
 class Evidence(NamedTuple):
@@ -508,7 +502,7 @@ class Training:
                 mean = (returns.sum() + prior * fresh.returns.mean()) / (returns.size + prior)
                 score = held_out_score(self.models[fit.kind], fit.emission, sequences, null)
                 scored[fit] = replace(score, own=own, mean_return=float(mean))
-        return [replace(fit, held_out=scored[fit]) for fit in self.fits]
+        return [replace(fit, score=scored[fit]) for fit in self.fits]
 
     def _rank(self, fit: Fit) -> tuple[float, float]:
         score = self.config.reward_weight * fit.score.reward_log_likelihood
@@ -673,7 +667,8 @@ def held_out_score(
         shared = emission.log_prob_shared(flat) - null.log_prob_shared(flat)
         shared -= null.log_prob(flat, np.zeros(1, np.int32))[:, 0]
         # For a sharpness below 1, ln E[p^ς] / ς is below ln E[p]: the gain is underestimated.
-        gains = gains / emission.sharpness + log_prob_by_episode(shared, sequences)
+        shared = shared.reshape(sequences.valid.shape) * sequences.valid
+        gains = gains / emission.sharpness + shared.sum(axis=1, dtype=np.float64)
     gains = gains / model.graph.horizon
     return HeldOutScore(expected.reward_log_likelihood, gains)
 

@@ -63,8 +63,6 @@ class Findings:
 
     eta: EtaEstimate
     map_errors: tuple[MapError, ...]
-    visits: Floats
-    """Expected visits of each state, [S]."""
 
 
 def diagnose_result(
@@ -87,7 +85,6 @@ def diagnose_result(
         warnings=tuple(
             learning_warnings(result, plan, found, config.diagnosis, continued=continued)
         ),
-        visits=found.visits,
         details={"likelihood_gain": [event.likelihood_gain for event in result.history[1:]]},
     )
 
@@ -122,13 +119,9 @@ def agreed_findings(
         transitions = round(float(tally.taken[avoidable].sum()))
         missed = min(round(float(tally.misses[avoidable].sum())), transitions)
         etas.append(EtaEstimate.from_counts(missed, transitions, planned=model.eta))
-    taken, visits = tallies[0].taken, np.zeros(sim.num_states)
-    states = graph.states[: len(taken)]
-    np.add.at(visits, states[states >= 0], taken.sum(axis=-1)[states >= 0])
     return Findings(
         eta=max(etas, key=lambda eta: eta.p_value),
         map_errors=errors,
-        visits=visits,
     )
 
 
