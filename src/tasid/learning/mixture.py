@@ -41,7 +41,7 @@ class DiscoveryConfig:
     worth: float = 0.002
     """Doubts about a state are looked at again if they may cost more than this part of the value
     of the best policy."""
-    tries: int = 32
+    tries: int = 100
     """Tests after which a pair is known where outcomes are random."""
     judged: int = 64
     """Episodes after which outcomes may be judged random."""
