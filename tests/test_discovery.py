@@ -8,7 +8,7 @@ import pytest
 import tasid
 from tasid.episodes import Episodes
 from tasid.learning.discovery import split_look_alikes
-from tasid.learning.mixture import Rows
+from tasid.learning.mixture import DiscoveryConfig, Rows
 
 HORIZON = 6
 
@@ -112,3 +112,55 @@ def test_a_collapsed_mixture_is_undecided():
     source = tasid.make("combination-lock", horizon=6, seed=1, bernoulli=True, depth=1)
     with pytest.raises(tasid.Undecided, match="states that differ may"):
         tasid.discover(source, eta=0.1, seed=1)
+
+
+def test_a_wrong_arrow_is_named_by_learning_and_mended(discovery, source):
+    sim = discovery.simulator
+    plan = tasid.robust_dp(sim, eta=0.1)
+    state = int(plan.path([sim.start])[1, 0])
+    good = int(plan.actions[1, state])
+    bad = next(a for a in range(good) if sim.successor[state, a] != sim.successor[state, good])
+    successor, reward = sim.successor.copy(), sim.reward.copy()
+    successor[state, bad], reward[state, bad] = successor[state, good], reward[state, good]
+    wrong = sim.replace(successor=successor, reward=reward)
+    assert tasid.robust_dp(wrong, eta=0.1).actions[1, state] == bad
+    errors, none = (
+        tasid.learn(source, map_, eta=0.1, episodes=128, seed=3).diagnostics.map_errors
+        for map_ in (wrong, sim)
+    )
+    assert [(error.state, error.action) for error in errors] == [(sim.states[state], bad)]
+    assert not none
+
+
+def test_random_outcomes_are_discovered():
+    """The lock with coin flips: the map is stochastic, and its plan opens the lock."""
+    source = tasid.make("combination-lock", horizon=4, eta=0.0, coin_flips=True, seed=2)
+    found = tasid.discover(source, eta=0.0, seed=2, config=DiscoveryConfig(standard_error=0.15))
+    sim = found.simulator
+    assert sim.stochastic
+    assert found.finished
+    assert sim.starts.size == 2
+    assert sim.num_states == 14  # layer 0 has no bad state
+    assert tasid.robust_dp(sim, eta=0.0).start_value == pytest.approx(1.0)
+    random = (found.confidence < 0.9).sum()
+    assert random == 2 * 4  # one good action in each of the two good states of a layer
+
+
+def test_a_log_says_what_it_does_not_cover(source, tmp_path):
+    tasid.record(source, tmp_path / "log", episodes=60, seed=1)
+    found = tasid.discover(tasid.EpisodeLog.open(tmp_path / "log"), eta=0.1)
+    assert found.episodes == 60
+    assert not found.finished
+    assert "untried" in found.warnings[0]
+    assert (found.confidence[found.tried == 0] <= 1).all()
+    assert 0 < (found.tried > 0).mean() < 1
+
+
+def test_a_discovered_map_is_a_source_of_the_command_line(discovery, tmp_path):
+    from tasid.report.page import write_report
+
+    folder = discovery.save(tmp_path / "map")
+    assert tasid.AbstractSimulator.load(folder).same_tables(discovery.simulator)
+    page = write_report(folder).read_text()
+    assert "Discovered map" in page
+    assert page.count("<svg") == 4

@@ -103,35 +103,46 @@ def _print_check(report: Mapping[str, Any]) -> None:
 
 def discover(
     context: typer.Context,
-    env: options.Env,
-    out: Annotated[Path, typer.Option(help="The map, a folder for --simulator.")],
+    env: options.OptionalEnv = None,
+    out: Annotated[Path, typer.Option(help="The map, a folder for --simulator.")] = Path("map"),
     eta: options.Eta = None,
+    delta: Annotated[float | None, typer.Option(help="Doubt allowed for an outcome.")] = None,
     horizon: options.Horizon = None,
     episodes: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    log: Annotated[Path | None, typer.Option("--from", help="Use this log's episodes.")] = None,
     seed: options.EpisodeSeed = 0,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
     imports: options.Imports = None,
+    force: Annotated[bool, typer.Option("--force", help="Write a map that is unsure.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Explore an environment without a map, and write the map that it finds."""
     from tasid.learning.discovery import discover as explore
-    from tasid.runs.config import DEFAULT_ETA
+    from tasid.report.page import write_report
+    from tasid.runs.config import DEFAULT_ETA, ConfigError
+    from tasid.storage import EpisodeLog
 
-    target = options.run_config(context.params, but=["episodes"]).build_target()
-    if horizon is not None:
-        target = target.with_horizon(horizon)
-    eta = DEFAULT_ETA if eta is None else eta
-    found = explore(target, eta=eta, episodes=episodes or "auto", seed=seed)
-    found.simulator.save(out)
-    result = {
-        "episodes": found.episodes,
-        "states": found.simulator.num_states,
-        "eta": found.eta,
-        "finished": found.finished,
-        "warnings": list(found.warnings),
-        "map": str(out),
-    }
+    if (env is None) == (log is None):
+        raise ConfigError("env: discover needs an environment, or the episodes of a log (--from)")
+    if log is not None:
+        source: Any = EpisodeLog.open(log)
+    else:
+        but = ["episodes", "delta", "force", "log"]
+        source = options.run_config(context.params, but=but).build_target()
+    with output.progress() as progress:
+        found = explore(
+            source,
+            eta=DEFAULT_ETA if eta is None else eta,
+            delta=delta,
+            horizon=None if log else horizon,
+            episodes=episodes or "auto",
+            seed=seed,
+            force=force,
+            callbacks=[progress],
+        )
+    found.save(out)
+    result = {**found.summary(), "map": str(out), "page": str(write_report(out))}
     output.answer(result, as_json=as_json)
 
 

@@ -27,6 +27,7 @@ def _import(names: Sequence[str] | None) -> Sequence[str] | None:
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Env = Annotated[str, typer.Argument(help="An environment, e.g. combination-lock, or gym:ID.")]
+OptionalEnv = Annotated[str | None, typer.Argument(help="An environment, or gym:ID.")]
 Source = Annotated[
     str,
     typer.Argument(

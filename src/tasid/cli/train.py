@@ -13,12 +13,10 @@ from tasid.cli import options, output
 if TYPE_CHECKING:
     from tasid.runs.config import RunConfig
 
-OptionalEnv = Annotated[str | None, typer.Argument(help="An environment, or gym:ID.")]
-
 
 def train(
     context: typer.Context,
-    env: OptionalEnv = None,
+    env: options.OptionalEnv = None,
     simulator: options.Simulator = None,
     horizon: options.Horizon = None,
     eta: options.Eta = None,

@@ -12,7 +12,8 @@ Batches of whole episodes are played. After each batch
 
 Where actions are deterministic up to slips, the second stage looks again at pairs whose doubt is
 worth something: an action that slipped in all its tests may be the only good way on. Where outcomes
-are random, a pair is known after so many tests, and their number doubles from stage to stage.
+are random, a pair is known when the shares of its outcomes are, and tests are doubled from stage to
+stage.
 
 If the step can be predicted from observations, the environment is *layered*: states belong to steps
 and are compared within their step only.
@@ -38,7 +39,7 @@ from tasid.learning.base import Event
 from tasid.learning.mixture import DiscoveryConfig, Rows, StateMixture, first_mixture
 from tasid.policy import Policy
 from tasid.simulator import AbstractSimulator
-from tasid.storage import EpisodeLog
+from tasid.storage import EpisodeLog, write_artifact
 from tasid.targets.base import Target
 from tasid.targets.rollout import rollout
 from tasid.theory import at_least
@@ -147,7 +148,7 @@ def count_transitions(
 
     The likelihood of the outcome k is (1−η)^n_k η^(n−n_k). An outcome that other actions of the
     state have is likelier a priori, by a Chinese-restaurant process. With `tries` outcomes are
-    random, and a pair is known when it was tried so often.
+    random, and a pair is known when it was tried so often, or when its shares are precise.
     """
     first = np.flatnonzero(rows.action >= 0)
     s, a, following = assigned[first], rows.action[first], assigned[first + 1]
@@ -169,7 +170,9 @@ def count_transitions(
         base = np.append(votes, np.full((num_states, 1, 1), concentration), axis=-1)
         base /= base.sum(axis=-1, keepdims=True)
         posterior = (np.append(counts, np.zeros_like(tried), axis=-1) + 0.5 * base) / (tried + 0.5)
-        need = np.maximum(tries - tried[..., 0], 0).astype(np.int64)
+        share = (counts.max(axis=-1) + 1) / (tried[..., 0] + 2)
+        enough = np.minimum(share * (1 - share) / config.standard_error**2, tries)
+        need = np.ceil(np.maximum(enough - tried[..., 0], 0)).astype(np.int64)
     else:
         likelihood = np.append(counts * good + (tried - counts) * bad, tried * bad, axis=-1)
         likelihood[..., :-1][~np.broadcast_to(exists[:, None], counts.shape)] = -np.inf
@@ -465,6 +468,25 @@ class Discovery:
     means: NDArray[np.float32]
     """Mean observation of each state: numbers [S, D], or pictures [S, rows, columns, channels]."""
 
+    def summary(self) -> dict[str, Any]:
+        """The numbers of a result file."""
+        return {
+            "episodes": self.episodes,
+            "states": self.simulator.num_states,
+            "stochastic": self.simulator.stochastic,
+            "eta": self.eta,
+            "finished": self.finished,
+            "warnings": list(self.warnings),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write the map, a source for every command, and beside it what `tasid report` shows."""
+        arrays = {name: getattr(self, name) for name in ("confidence", "tried", "means")}
+        history = [vars(event) for event in self.history]
+        metadata = {**self.summary(), "history": history}
+        write_artifact(Path(path) / "discovery", kind="discovery", metadata=metadata, arrays=arrays)
+        return self.simulator.save(path)
+
 
 def discover(
     source: Target | EpisodeLog,
@@ -612,7 +634,7 @@ class Exploration:
             self.stochastic = _outcomes_are_random(rows, labels, len(component), actions, self.eta)
         if self.stochastic:
             labels, component = self.assigned, np.arange(len(self.mixture))
-        tries = min(1 << self.stage, config.tries) if self.stochastic else 0
+        tries = 1 << self.stage if self.stochastic else 0
         self.labels, self.component = labels, component
         self.transitions = count_transitions(
             rows, labels, len(component), actions, self.eta, config, tries
@@ -628,7 +650,8 @@ class Exploration:
 
     def _plan(self, target: Target) -> float:
         """Plan the next batch; the tests that an episode expects. Stages without any are left."""
-        last = max(self.config.tries - 1, 1).bit_length() if self.stochastic else 1
+        most = math.ceil(0.25 / self.config.standard_error**2)
+        last = most.bit_length() if self.stochastic else 1
         while True:
             eta = 0.0 if self.stochastic else self.eta
             self.explorer = Explorer(

@@ -41,8 +41,9 @@ class DiscoveryConfig:
     worth: float = 0.002
     """Doubts about a state are looked at again if they may cost more than this part of the value
     of the best policy."""
-    tries: int = 100
-    """Tests after which a pair is known where outcomes are random."""
+    standard_error: float = 0.05
+    """Where outcomes are random, a pair is known when the share of its likeliest outcome is known
+    with this standard error."""
     judged: int = 64
     """Episodes after which outcomes may be judged random."""
     explained: float = 0.8

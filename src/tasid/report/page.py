@@ -23,9 +23,16 @@ from tasid.policies import load
 from tasid.policies.evaluate import FIGURES
 from tasid.policy import Policy
 from tasid.report.figures import REFERENCES, bar_chart, is_number, line_chart, svg
-from tasid.report.maps import action_name, plan_figure
+from tasid.report.maps import (
+    action_name,
+    graph_figure,
+    means_figure,
+    plan_figure,
+    state_name,
+)
 from tasid.report.watch import watch
-from tasid.storage import ArtifactError, read_json, write_bytes_atomically
+from tasid.simulator import AbstractSimulator
+from tasid.storage import ArtifactError, read_artifact, read_json, write_bytes_atomically
 from tasid.targets.registry import ENVIRONMENTS, make
 
 PAGE = "report.html"
@@ -135,14 +142,16 @@ def write_report(run_dir: str | Path) -> Path:
     runs = sorted(path.parent for path in folder.glob("*/result.json"))
     if (folder / "result.json").exists():
         page = _run_page(folder)
+    elif (folder / "discovery").exists():
+        page = _discovery_page(folder)
     elif runs:
         page = _comparison_page(folder, runs)
     elif (folder / "experiment.json").exists() and (folder / PAGE).exists():
         return folder / PAGE
     else:
         raise ArtifactError(
-            f"run_dir: {folder} holds neither a result.json nor folders that do; is the run "
-            "finished?"
+            f"run_dir: {folder} holds neither a result.json, nor folders that do, nor a "
+            "discovered map; is the run finished?"
         )
     return write_bytes_atomically(folder / PAGE, page.encode())
 
@@ -251,6 +260,35 @@ def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
         warnings += [f"seed {seed} failed: {text}" for seed, text in errors.items()]
     section = Section("Runs", warnings, figures=figures, tables=[_table(rows)])
     return render_page(f"{folder.resolve().name}: {len(runs)} runs", [section])
+
+
+def _discovery_page(folder: Path) -> str:
+    """A discovered map: its graph, the mean observation of each state, doubts, and exploration."""
+    sim, artifact = AbstractSimulator.load(folder), read_artifact(folder / "discovery")
+    found, arrays = artifact.metadata, artifact.arrays
+    confidence, tried, history = arrays["confidence"], arrays["tried"], found["history"]
+    keys = ("episodes", "states", "eta", "finished")
+    text = "Each arrow is an action's likeliest successor; the fainter, the less sure."
+    drawings = [figure(graph_figure(sim, confidence), text)]
+    drawings.append(figure(means_figure(sim, arrays["means"]), "Mean observation of each state."))
+    for key in ("states", "open_pairs"):
+        line = [event["episodes"] for event in history], [event[key] for event in history]
+        drawings.append(figure(line_chart(*line, xlabel="episodes", ylabel=key.replace("_", " "))))
+    least = np.argsort(confidence, axis=None, kind="stable")[:20]
+    rows = []
+    for s, a in np.transpose(np.unravel_index(least, confidence.shape)).tolist():
+        names = (state_name(sim, s), action_name(sim, a), state_name(sim, sim.intended(0)[s, a]))
+        rows.append((*names, confidence[s, a], tried[s, a]))
+    columns = ("state", "action", "likeliest successor", "confidence", "tried")
+    section = Section(
+        "Discovered map",
+        found["warnings"],
+        numbers=[(key, found[key], "") for key in keys],
+        figures=drawings,
+        tables=[Table(columns, rows, "The least sure actions.")],
+        code=f"tasid train TARGET --simulator {shlex.quote(str(folder))}",
+    )
+    return render_page(f"{folder.resolve().name}: a discovered map", [section])
 
 
 def _title(key: str) -> str:

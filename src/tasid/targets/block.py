@@ -41,6 +41,7 @@ _START, _FIRST_EMISSION, _OUTCOME = 0, 1, 2
 _PLACED_EMISSION = 1 << 26
 _CIRCUMSTANCES = 1 << 27
 _OBSTRUCTION = _CIRCUMSTANCES + 1
+_BRANCH = 1 << 29
 
 Worlds = tuple[tuple[float, PerturbedMDP], ...]
 """Latent MDPs with the probability that an episode takes place in each."""
@@ -103,6 +104,7 @@ class BlockMDP(JaxTarget):
         "successor",
         "reward",
         "outcome",
+        "branch",
         "starts",
         "start_outcome",
         "emission",
@@ -130,6 +132,13 @@ class BlockMDP(JaxTarget):
         self.reward = on_device(sim.reward, np.float32)
         self.outcome = on_device(np.cumsum(world.xi, axis=-1), np.float32)
         """ξ summed along a', [S, A, A] or [H, S, A, A], to be inverted by a uniform number."""
+        self.branch: Any = None
+        """Probabilities of successors summed along B on stochastic maps, [S, A, B]."""
+        if sim.probabilities is not None:
+            if not sim.reward_per_transition:
+                reward = np.broadcast_to(sim.reward[..., None], sim.successor.shape)
+                self.reward = on_device(reward, np.float32)
+            self.branch = on_device(np.cumsum(sim.probabilities, axis=-1), np.float32)
         self.starts = on_device(sim.starts, np.int32)
         self.start_outcome = on_device(np.cumsum(sim.start_probabilities), np.float32)
         self.emission, self.circumstances = emission, circumstances
@@ -166,8 +175,12 @@ class BlockMDP(JaxTarget):
         if self.circumstances is not None:
             of_step = stream(keys, _OBSTRUCTION + h)
             happened = self.circumstances.obstruct(drawn, of_step, state, happened)
-        rewards = _at(self.reward, 2, h, state, happened)
-        state = _at(self.successor, 2, h, state, happened)
+        chosen: tuple[jax.Array, ...] = (state, happened)
+        if self.branch is not None:
+            uniform = jax.vmap(jax.random.uniform)(stream(keys, _BRANCH + h))
+            chosen = *chosen, _invert(_at(self.branch, 3, h, state, happened), uniform)
+        rewards = _at(self.reward, len(chosen), h, *chosen)
+        state = _at(self.successor, len(chosen), h, *chosen)
         of_step = stream(keys, _FIRST_EMISSION + 2 * (h + 1))
         return state, self.emission(of_step, state, drawn), rewards
 

@@ -12,6 +12,11 @@ to a power of two and multiplied by a Hadamard matrix.
 With N starts an episode begins in one of N states of type 1 at layer 0, each with its own good
 action, and continues in the common lock (`layout="layer0"`), or there are N separate locks
 (`layout="copies"`). N more bits of the code then name the start or the copy.
+
+With `coin_flips` it is the lock on which HOMER (Misra et al., 2020) and BRIEE (Zhang et al., 2022)
+were measured: types 1 and 2 are both good and begin an episode with probability ½ each. One good
+action of each leads to type 1 or 2 of the next layer by a coin flip, all others lead to type 3 and
+earn 0.1. Arriving at layer H in type 1 or 2 earns 1.
 """
 
 from __future__ import annotations
@@ -51,6 +56,7 @@ def combination_lock(
     layout: str = "layer0",
     start_probabilities: Sequence[float] | None = None,
     wrong_starts: float = 0.0,
+    coin_flips: bool = False,
     seed: int = 0,
 ) -> BlockMDP:
     """A random lock: good actions, perturbation and observations are drawn from `seed`.
@@ -71,10 +77,14 @@ def combination_lock(
         Number of starts, their layout, and their probabilities (equal by default).
     wrong_starts
         ε₀: probability that an episode begins in type 2 or 3 of layer 0, unknown to the map.
+    coin_flips
+        The lock of HOMER and BRIEE. Its map is stochastic; it has neither `starts` nor layouts.
     """
     options = json_options(locals())
     _check(options)
     sim = lock_simulator(horizon, num_actions, seed=seed, starts=starts, layout=layout)
+    if coin_flips:
+        sim = coin_flip_simulator(horizon, num_actions, seed=seed)
     if start_probabilities is not None:
         sim = sim.with_start(sim.starts.tolist(), start_probabilities)
     states = _states(horizon, starts, layout)
@@ -127,6 +137,32 @@ def lock_simulator(
     )
     return AbstractSimulator(
         successor, reward, horizon=horizon, start=first, states=states.labels, source=NAME
+    )
+
+
+def coin_flip_simulator(horizon: int, num_actions: int, *, seed: int) -> AbstractSimulator:
+    """The stochastic map of the lock with coin flips, good actions drawn from `seed`."""
+    states = _states(horizon, 1, "layer0")
+    good = _rng("good actions", seed).integers(num_actions, size=(horizon, 2))
+    next_bad = np.minimum(3 * states.layer + 5, states.layer.size - 1)
+    successor = np.tile(next_bad[:, None, None], (1, num_actions, 2))
+    reward = np.zeros(successor.shape)
+    open_states = (states.kind < 3) & (states.layer < horizon)
+    reward[open_states] = 0.1
+    for layer in range(horizon):
+        for kind in range(2):
+            row = 3 * layer + kind, good[layer, kind]
+            successor[row] = 3 * layer + 3, 3 * layer + 4
+            reward[row] = float(layer == horizon - 1)
+    successor[-3:] = np.arange(states.layer.size)[-3:, None, None]
+    return AbstractSimulator(
+        successor,
+        reward,
+        probabilities=np.full(successor.shape, 0.5),
+        horizon=horizon,
+        start=[0, 1],
+        states=states.labels,
+        source=NAME,
     )
 
 
@@ -240,6 +276,8 @@ def _check(options: dict[str, Any]) -> None:
         "wrong_starts": (0.0, 0.999),
     }
     check_options(options, limits, {"unperturbed": UNPERTURBED, "layout": LAYOUTS})
+    if options["coin_flips"] and (options["starts"] > 1 or options["wrong_starts"] > 0):
+        raise ValueError("coin_flips: True excludes starts above 1 and wrong_starts above 0")
     states = 3 * (options["horizon"] + 1) * options["starts"]
     remedy = "choose fewer layers, actions or starts"
     check_size("horizon", (states, options["num_actions"], options["num_actions"]), 8, remedy)
