@@ -130,17 +130,16 @@ def discover(
     else:
         but = ["episodes", "delta", "force", "log"]
         source = options.run_config(context.params, but=but).build_target()
-    with output.progress() as progress:
-        found = explore(
-            source,
-            eta=DEFAULT_ETA if eta is None else eta,
-            delta=delta,
-            horizon=None if log else horizon,
-            episodes=episodes or "auto",
-            seed=seed,
-            force=force,
-            callbacks=[progress],
-        )
+    found = explore(
+        source,
+        eta=DEFAULT_ETA if eta is None else eta,
+        delta=delta,
+        horizon=None if log else horizon,
+        episodes=episodes or "auto",
+        seed=seed,
+        force=force,
+        callbacks=[output.progress()],
+    )
     found.save(out)
     result = {**found.summary(), "map": str(out), "page": str(write_report(out))}
     output.answer(result, as_json=as_json)
