@@ -45,7 +45,7 @@ SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
     "docks5-lidar": (300, {"sensor": "lidar", "starts": 5}),
     "docks5-camera": (300, {"sensor": "camera", "starts": 5}),
     "anywhere-lidar": (600, {"sensor": "lidar", "starts": "anywhere"}),
-    "door": (200, {"sensor": "lidar", "closed_doors": 1}),
+    "door": (200, {"sensor": "lidar", "closed_doors": [[57.5, 7.0]]}),
 }
 """Episodes and options of the building: one dock, five docks or any pose to start from without
 knowing which, and a door that is closed in the building but open on the map."""

@@ -43,8 +43,6 @@ TEXT_PIXEL = 0.05
 """Pixels of text maps, in metres."""
 DOCK_STEPS = (30, 45)
 """Distance of automatic docks from the goal, on maps that are large enough."""
-DOOR_WIDTH = 3.0
-"""Wider passages are no doors, in metres."""
 
 Points = Sequence[Sequence[Any]]
 
@@ -73,7 +71,7 @@ def building(
     jitter: float | None = None,
     turn_jitter: float = 3.0,
     obstacles: float = 0.0,
-    closed_doors: int | Sequence[Sequence[float]] = 0,
+    closed_doors: Sequence[Sequence[float]] = (),
     seed: int = 0,
 ) -> BlockMDP:
     """A building whose perturbation is drawn from `seed`; lengths in metres, angles in degrees.
@@ -106,7 +104,7 @@ def building(
     obstacles
         Share of episodes in which a person or a chair stands on the route.
     closed_doors
-        Points of doors that are closed, or the number of doors on the route to close.
+        Points (x, y) in doors that are closed but open on the map.
     """
     jitter = min(JITTER, cell_size / 2) if jitter is None else jitter
     options = json_options(locals())
@@ -139,12 +137,7 @@ def building(
         sim = sim.with_horizon(robust_horizon(sim, shortest=32, longest=LONGEST))
     true_lattice, true_sim = lattice, sim
     if closed_doors:
-        close = partial(_close_doors, lattice, grid, sim, build)
-        doors = closed_doors
-        if isinstance(doors, int):
-            doors = _doors_on_route(close, picture, sim, doors)
-        true_lattice, true_sim = close(doors)
-
+        true_lattice, true_sim = _close_doors(lattice, grid, sim, build, closed_doors)
     emission, pixels = make_sensor(
         true_lattice.picture, true_lattice.points[places], sim.layout, options
     )
@@ -233,12 +226,11 @@ def _close_doors(
     """Lattice and map with a door leaf at each point; moves through one do not move."""
     assert sim.layout is not None
     assert sim.layout.headings is not None
+    if np.ndim(doors) != 2:
+        raise SimulatorError(f"closed_doors: {doors!r} is no list of points (x, y)")
     pixels = lattice.picture.pixels.copy()
     for point in doors:
-        leaf, length = _door_leaf(lattice.picture, point)
-        if not length:
-            raise SimulatorError(f"closed_doors: {tuple(point)} is not free; give a door's middle")
-        pixels[leaf] = WALL
+        pixels[_door_leaf(lattice.picture, point)] = WALL
     closed = build(replace(lattice.picture, pixels=pixels))
     # Cells that a leaf fills keep their point.
     points = np.where(np.isnan(closed.points), lattice.points, closed.points)
@@ -251,38 +243,11 @@ def _close_doors(
     )
 
 
-def _doors_on_route(close: Any, picture: OccupancyMap, sim: AbstractSimulator, n: int) -> Points:
-    """The n narrowest doors on the robust route that leave another way if all are closed."""
-    assert sim.layout is not None
-    plan = robust_dp(sim, eta=ROUTE_ETA)
-    route = plan.path(sim.starts[:1])[:, 0]
-    moves = route[:-1], plan.actions[np.arange(sim.horizon), route[:-1]]
-    points = sim.layout.centres(route)
-    points = np.unique(np.concatenate([points, (points[1:] + points[:-1]) / 2]), axis=0)
-    widths = np.array([_door_leaf(picture, point)[1] for point in points]) * picture.resolution
-    doors: list[Any] = []
-    before = sim
-    for number in np.argsort(widths, kind="stable"):
-        if len(doors) == n or not 0 < widths[number] <= DOOR_WIDTH:
-            continue
-        there = close([*doors, points[number].tolist()])[1]
-        hinders = (there.successor[moves] != before.successor[moves]).any()
-        if hinders and route_steps(robust_dp(there, eta=0.0)) is not None:
-            doors.append(points[number].tolist())
-            before = there
-    if len(doors) < n:
-        raise SimulatorError(
-            f"closed_doors: {n}, but only {len(doors)} doors on the route have a way round them; "
-            "give points (x, y) instead"
-        )
-    return doors
-
-
-def _door_leaf(picture: OccupancyMap, point: Sequence[Any]) -> tuple[Any, int]:
-    """Pixels of a leaf from wall to wall, the shorter way, and its length; 0 in a wall."""
+def _door_leaf(picture: OccupancyMap, point: Sequence[Any]) -> tuple[slice, slice]:
+    """Pixels of a leaf from wall to wall, the shorter way."""
     row, column = picture.place("closed_doors", point)
     if picture.pixels[row, column] != FREE:
-        return None, 0
+        raise SimulatorError(f"closed_doors: {tuple(point)} is not free; give a door's middle")
     runs = []
     for line, at in ((picture.pixels[row], column), (picture.pixels[:, column], row)):
         solid = np.concatenate([[-1], np.flatnonzero(line != FREE), [line.size]])
@@ -290,4 +255,4 @@ def _door_leaf(picture: OccupancyMap, point: Sequence[Any]) -> tuple[Any, int]:
         runs.append(slice(int(solid[after - 1]) + 1, int(solid[after])))
     across, along = (run.stop - run.start for run in runs)
     rows, columns = (slice(max(middle - 1, 0), middle + 2) for middle in (row, column))
-    return ((rows, runs[0]), across) if across <= along else ((runs[1], columns), along)
+    return (rows, runs[0]) if across <= along else (runs[1], columns)
