@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, WALL
-from tasid.planning import perturb, robust_dp
+from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator, SimulatorError
 from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map, read_text
 from tasid.sources.occupancy import Lattice, OccupancyMap, Place, read_map
 from tasid.targets.block import BlockMDP, json_options
-from tasid.worlds import ROUTE_ETA, check_options, robust_horizon, route_steps
+from tasid.worlds import check_options, robust_horizon
 from tasid.worlds.building.circumstances import obstacles_on_route
 from tasid.worlds.building.sensors import make_sensor
 
