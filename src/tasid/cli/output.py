@@ -39,12 +39,14 @@ def answer(
 
 
 def print_values(result: Mapping[str, Any]) -> None:
-    """Names, values and what is known about them, without lists and tables."""
+    """Names, values and what they mean, without lists and tables."""
     from tasid.policies.evaluate import FIGURES
 
     rows = []
     for key, value in result.items():
         name, note = FIGURES.get(key, (key.replace("_", " "), ""))
+        if key == "return_ci95" and value is not None and value[0] is not None:
+            name, value = "95 % interval", f"{value[0]:.4g} … {value[1]:.4g}"
         rows.append((name, None if isinstance(value, list | dict) else value, note))
     print_rows(rows)
 
@@ -71,17 +73,6 @@ def print_table(rows: Sequence[Sequence[Any]]) -> None:
     for name, *others in cells:
         right = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
         print("  ".join([name.ljust(widths[0]), *right]))
-
-
-def score_rows(result: Mapping[str, Any]) -> list[Row]:
-    """Return and exact values."""
-    from tasid.policies.evaluate import FIGURES
-
-    low, high = result.get("return_ci95") or (None, None)
-    rows = [(name, result.get(key), note) for key, (name, note) in FIGURES.items()]
-    if low is not None:
-        rows[0] = (*rows[0][:2], f"95 % interval {low:.4g} … {high:.4g}")
-    return rows
 
 
 def progress(seconds_between_lines: float = 5.0) -> Callable[[Event], None]:

@@ -33,7 +33,7 @@ def evaluate(
     promised = None if loaded.plan is None else loaded.plan.start_value
     result = summary(scored, yardsticks(loaded, target), worst_case=promised)
     result |= {"episodes": result.pop("evaluation_episodes"), "policy": str(policy)}
-    output.answer(result, lambda r: output.print_rows(output.score_rows(r)), as_json=as_json)
+    output.answer(result, as_json=as_json)
 
 
 def watch(

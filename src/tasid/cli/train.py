@@ -89,23 +89,11 @@ def _train_seeds(
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    estimate, certificate = result["eta_estimate"], result["certificate"]
-    # There is no interval where the labelling is not trusted.
-    trusted = estimate and estimate["low"] is not None
-    interval = f"95 % interval {estimate['low']:.4f} … {estimate['high']:.4f}" if trusted else ""
-    rows = [
-        ("episodes", result["episodes"], f"learned in {result['seconds']:.1f} s"),
-        ("from the log", result["logged_episodes"] or None, "episodes read, not played"),
-        *output.score_rows(result),
-        ("estimated η", estimate["rate"] if trusted else None, interval),
-        ("stopped", result["stopped"], ""),
-    ]
-    if certificate is not None:
-        passed = "passed" if certificate["passed"] else "not passed"
-        compared = "certificate {}, worst-case value {worst_case_value:.4g}, δ = {delta:.2g}"
-        note = compared.format(passed, **certificate)
-        rows.append(("lower bound", certificate["lower_bound"], note))
-    output.print_rows([*rows, ("policy", result["policy"], "")])
+    output.print_values(result)
+    for name in ("eta_estimate", "certificate"):
+        if result[name] is not None:
+            print(f"\n{name.replace('_', ' ')}")
+            output.print_values(result[name])
 
 
 def _print_sweep(result: Mapping[str, Any]) -> None:
