@@ -170,17 +170,9 @@ def budget(
 
 
 def _print_budget(table: Mapping[str, Any]) -> None:
-    names = {
-        "algorithm": "Algorithm 2 and Theorem 2",
-        "appendix": "proof in appendix B",
-        "coupling": "coupling (ours)",
-    }
-    rows: list[tuple[Any, ...]] = [("episodes", "per step", "in all")]
-    for row in table["readings"]:
-        rows.append((names[row["reading"]], row["n_decode"], row["n_total"]))
-    for row in table["starts"]:
-        rows.append((f"Algorithms 3 and 4, {row['reading']}", row["n_learn"], row["n_total"]))
-    for method in ("paper", "belief"):
-        measured = table["practice"][method]
-        rows.append((f"measured, {method}", "", "not measured" if measured is None else measured))
-    output.print_table(rows)
+    output.print_values(table)
+    for row in (*table["readings"], *table["starts"]):
+        print()
+        output.print_values(row)
+    print("\nmeasured on the combination lock, by method")
+    output.print_values(table["practice"])

@@ -110,7 +110,8 @@ def train(
             **dict.fromkeys(SCORES),
         }
         summary["history"] = [
-            {name: None if _is_nan(value) else value for name, value in vars(event).items()}
+            # JSON has neither NaN nor infinities.
+            {k: None if v in (math.inf, -math.inf) or v != v else v for k, v in vars(event).items()}
             for event in learned.diagnostics.history
         ]
         summary["warnings"] += [str(warning.message) for warning in caught]
@@ -119,11 +120,6 @@ def train(
             summary["warnings"] += _shortfall(summary, simulator)
         write_json(folder / "result.json", summary)
     return RunResult(config, folder, plain_json(summary, "result"))
-
-
-def _is_nan(value: Any) -> bool:
-    """Is it a number that JSON does not have?"""
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _learn(

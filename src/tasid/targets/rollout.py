@@ -158,17 +158,14 @@ def play_batches(
             lanes = np.array(list(failures), np.intp)
 
 
-class _Played(NamedTuple):
-    episodes: Episodes
-    finished: NDArray[np.intp]
-    """Lanes that hold whole episodes."""
-    failures: Mapping[int, str]
-    """Lanes that have to be played again, and why."""
-    interruption: BaseException | None
+def _play(
+    target: Target, policy: Policy, batch: Batch, lanes: NDArray[np.intp]
+) -> tuple[Episodes, NDArray[np.intp], Mapping[int, str], BaseException | None]:
+    """Play some lanes of a batch; JAX targets are padded to the full width and compile once.
 
-
-def _play(target: Target, policy: Policy, batch: Batch, lanes: NDArray[np.intp]) -> _Played:
-    """Play some lanes of a batch; JAX targets are padded to the full width and compile once."""
+    Returns all episodes, the lanes that hold whole ones, the lanes that have to be played again and
+    why, and what interrupted.
+    """
     n, steps = batch.overrides.shape
     keys, overrides = batch.keys, batch.overrides
     if n < batch.width and target.pads_batches:
@@ -224,7 +221,7 @@ def _play(target: Target, policy: Policy, batch: Batch, lanes: NDArray[np.intp])
         trace=_stacked(traced, n),
     )
     whole = np.array([lane for lane in finished if lane not in failures], np.intp)
-    return _Played(episodes, whole, failures, interruption)
+    return episodes, whole, failures, interruption
 
 
 def _stacked(traced: list[Any], n: int) -> Any:
