@@ -7,7 +7,17 @@ import runpy
 import sys
 from pathlib import Path
 
-NAMES = ("regression", "planning", "belief_table", "auto", "speed", "memory", "faults", "building")
+NAMES = (
+    "regression",
+    "planning",
+    "belief_table",
+    "auto",
+    "speed",
+    "memory",
+    "faults",
+    "building",
+    "discover",
+)
 
 
 def main() -> None:

@@ -1,0 +1,263 @@
+"""Maps discovered without a map: episodes, and the value of plans on them in the true world.
+
+    python -m benchmarks discover --seeds 700-709 --out results/discover/records.jsonl
+    python -m benchmarks discover --settings lock-H20 transfer-H20 --seeds 1-3
+    python -m benchmarks discover --read results/discover/records.jsonl
+
+Every episode counts. States of the discovered map are matched with true ones by the arrows from
+the start, or by mean observations where outcomes are random. The ratio is the exact value of the
+discovered map's robust plan in the source over that of the true map's; for stochastic sources, of
+its optimal plan over the optimum. *transfer* learns in another lock (other observations and slips)
+with 128 episodes, on the discovered map and on the true one; `difference` is between their ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tasid
+
+GOALS = {  # least ratio, most episodes
+    "lock-H20": (0.95, 700),
+    "lock-H40": (0.95, 1400),
+    "lock-H100": (0.95, 3500),
+    "lock-H100-eta0": (0.95, 1500),
+    "coin-flips-H100": (0.95, 2500),
+    "lava": (0.97, 1000),
+    "transfer-H20": (0.95, 700),
+    "lake-4x4-numbers": (0.95, None),
+    "lake-4x4-pictures": (0.95, None),
+    "lake-8x8-numbers": (0.95, None),
+    "lake-8x8-pictures": (0.95, None),
+}
+
+
+def lock(horizon: int, eta: float, seed: int, transfer: bool = False) -> dict[str, Any]:
+    """A combination lock; the ratio of its discovered map, and of learning in another lock."""
+    source = tasid.make("combination-lock", horizon=horizon, eta=eta, seed=seed)
+    found, record = explored(source, eta, seed)
+    record["ratio"] = plan_ratio(source, found, by_arrows(found, source.simulator))
+    if transfer:
+        target = tasid.make("combination-lock", horizon=horizon, eta=eta, seed=seed + 1000)
+        target = with_graph(target, source)
+        for name, sim in (("discovered", found.simulator), ("true", source.simulator)):
+            result = tasid.learn(target, sim, eta=0.1, episodes=128, seed=seed)
+            score = tasid.evaluate(result.policy, target, episodes=10_000, seed=seed)
+            robust = target.latent.robust_value(tasid.robust_dp(source.simulator, eta=0.1))
+            record[name] = score.mean / robust
+        record["difference"] = record["discovered"] - record["true"]
+    return record
+
+
+def with_graph(target: Any, source: Any) -> Any:
+    """The target's observations and slips on the source's graph."""
+    from tasid.planning import PerturbedMDP
+    from tasid.targets.block import BlockMDP
+
+    world = PerturbedMDP(source.simulator, tasid.perturb(source.simulator, eta=0.1, seed=7).xi)
+    return BlockMDP(world, target.emission, name="another lock", options={})
+
+
+def coin_flips(horizon: int, seed: int) -> dict[str, Any]:
+    """The lock of HOMER and BRIEE: episodes after which the plan on the map so far opens it."""
+    from tasid.learning.discovery import Exploration
+    from tasid.learning.mixture import DiscoveryConfig
+
+    source = tasid.make("combination-lock", horizon=horizon, eta=0.0, coin_flips=True, seed=seed)
+    true, started = source.simulator, time.perf_counter()
+    exploration = Exploration(source, 0.0, None, seed, None, DiscoveryConfig())
+    ratio, limit = 0.0, 5000
+    while ratio < 0.95 and exploration.played < limit:
+        exploration.batch(limit)
+        if exploration.played % 64 == 0 and exploration.stochastic:
+            found = exploration.result(force=True)
+            ratio = flip_ratio(found, source, true)
+    return {
+        "episodes": exploration.played,
+        "states": len(exploration.component),
+        "finished": exploration.finished,
+        "seconds": time.perf_counter() - started,
+        "ratio": ratio,
+    }
+
+
+def flip_ratio(found: tasid.Discovery, source: Any, true: Any) -> float:
+    """Value of the optimal plan on a layered map, states matched by clean observations."""
+    step = np.array([h for h, _ in found.simulator.states])
+    match = np.full(true.num_states, -1)
+    clean = np.asarray(source.emission.clean)
+    for s, (layer, _) in enumerate(true.states):
+        own = np.flatnonzero(step == layer)
+        if len(own):
+            match[s] = own[((found.means[own] - clean[s]) ** 2).sum(axis=1).argmin()]
+    return optimal_ratio(found, true, match)
+
+
+def lava(seed: int) -> dict[str, Any]:
+    """The lava crossing, whose pictures have four look-alike pairs."""
+    source = tasid.make("lava-crossing", seed=seed)
+    found, record = explored(source, 0.1, seed)
+    record["ratio"] = plan_ratio(source, found, by_arrows(found, source.simulator))
+    return record
+
+
+def lake(size: str, pictures: bool, seed: int) -> dict[str, Any]:
+    """FrozenLake as Gymnasium ships it, slippery."""
+    import gymnasium
+
+    def make() -> Any:
+        mode = "rgb_array" if pictures else None
+        return gymnasium.make("FrozenLake-v1", map_name=size, render_mode=mode)
+
+    horizon = {"4x4": 100, "8x8": 200}[size]
+    observe = {"observe": "render", "resize": 56} if pictures else {}
+    target: Any = tasid.wrap(make, horizon=horizon, num_envs=8, **observe)
+    found, record = explored(target, 0.1, seed)
+    true = tasid.AbstractSimulator.from_toy_text(make(), horizon=horizon)
+    looks = np.eye(true.num_states)
+    if pictures:
+        from tasid.hmm.features import flatten
+
+        env, drawn = make(), []
+        env.reset(seed=0)
+        for state in range(true.num_states):
+            env.unwrapped.s = state
+            drawn.append(np.asarray(_shrunk(env.render(), 56)))
+        looks = flatten(np.stack(drawn), 4)
+    means = found.means.reshape(len(found.means), -1)
+    match = ((looks[:, None] - means[None]) ** 2).sum(axis=2).argmin(axis=1)
+    record["ratio"] = optimal_ratio(found, true, match)
+    return record
+
+
+def _shrunk(picture: NDArray[np.uint8], side: int) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(picture).resize((side, side), Image.Resampling.BOX)
+
+
+def explored(source: Any, eta: float, seed: int) -> tuple[tasid.Discovery, dict[str, Any]]:
+    """A discovery and its record."""
+    started = time.perf_counter(), time.process_time()
+    found = tasid.discover(source, eta=eta, seed=seed, force=True)
+    seconds = time.perf_counter() - started[0], time.process_time() - started[1]
+    record = found.summary() | {"seconds": seconds[0], "cpu_seconds": seconds[1]}
+    return found, record
+
+
+def by_arrows(found: tasid.Discovery, true: Any) -> NDArray[np.intp]:
+    """A discovered state for every true one, by tested arrows from the start; −1 if none leads."""
+    sim, match = found.simulator, np.full(true.num_states, -1)
+    match[true.start] = sim.start
+    frontier = [true.start]
+    while frontier:
+        s = frontier.pop(0)
+        for a in np.argsort(-found.confidence[match[s]], kind="stable"):
+            after = int(true.successor[s, a])
+            if match[after] < 0 and found.tried[match[s], a] > 0:
+                match[after] = sim.successor[match[s], a]
+                frontier.append(after)
+    return match
+
+
+def carried(found: tasid.Discovery, eta: float, match: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Actions [H, S] of the discovered map's plan in the true states."""
+    actions = np.asarray(tasid.robust_dp(found.simulator, eta=eta).actions)
+    return np.where(match >= 0, actions[:, match], 0)
+
+
+def plan_ratio(source: Any, found: tasid.Discovery, match: NDArray[np.intp]) -> float:
+    """Of the values of the discovered and the true map's robust plan in the source."""
+    world = source.latent.world
+    value = tasid.policy_value(world, carried(found, 0.1, match))
+    return float(value / source.latent.robust_value(tasid.robust_dp(source.simulator, eta=0.1)))
+
+
+def optimal_ratio(found: tasid.Discovery, true: Any, match: NDArray[np.intp]) -> float:
+    """Of the value of the discovered map's optimal plan and the optimum."""
+    value = tasid.policy_value(true, carried(found, 0.0, match))
+    return float(value / tasid.optimal_value(true))
+
+
+RUNS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "lock-H20": lambda seed: lock(20, 0.1, seed),
+    "lock-H40": lambda seed: lock(40, 0.1, seed),
+    "lock-H100": lambda seed: lock(100, 0.1, seed),
+    "lock-H100-eta0": lambda seed: lock(100, 0.0, seed),
+    "coin-flips-H100": lambda seed: coin_flips(100, seed),
+    "lava": lava,
+    "transfer-H20": lambda seed: lock(20, 0.1, seed, transfer=True),
+    "lake-4x4-numbers": lambda seed: lake("4x4", False, seed),
+    "lake-4x4-pictures": lambda seed: lake("4x4", True, seed),
+    "lake-8x8-numbers": lambda seed: lake("8x8", False, seed),
+    "lake-8x8-pictures": lambda seed: lake("8x8", True, seed),
+}
+
+
+def print_table(records: list[dict[str, Any]]) -> None:
+    """Medians and worst cases of every setting beside its goal."""
+    print(f"{'setting':<18} runs  reached  ratio: median  least  episodes: median  most  seconds")
+    for name, (least, most) in GOALS.items():
+        own = [record for record in records if record["setting"] == name]
+        if not own:
+            continue
+        ratio, played, seconds = (
+            np.array([record[key] for record in own]) for key in ("ratio", "episodes", "seconds")
+        )
+        reached = int(((ratio >= least) & (played <= (most or np.inf))).sum())
+        print(
+            f"{name:<18} {len(own):>4} {reached:>8} {np.median(ratio):>14.3f} {ratio.min():>6.3f} "
+            f"{np.median(played):>17.0f} {played.max():>5} {np.median(seconds):>8.1f}"
+        )
+        if "difference" in own[0]:
+            worst = max((record["difference"] for record in own), key=abs)
+            print(f"{'':<18} largest difference to learning on the true map: {worst:+.4f}")
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """Records of a file, if it is there."""
+    if path.exists():
+        yield from map(json.loads, path.read_text().splitlines())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks discover",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--settings", nargs="+", choices=RUNS, default=list(RUNS))
+    parser.add_argument("--seeds", default="700-709", metavar="A-B")
+    parser.add_argument("--out", type=Path, help="append records, skipping those that are there")
+    parser.add_argument("--read", type=Path, help="print the table of these records")
+    options = parser.parse_args()
+    if options.read:
+        print_table(list(read(options.read)))
+        return
+    first, _, last = options.seeds.partition("-")
+    records = [] if options.out is None else list(read(options.out))
+    done = {(record["setting"], record["seed"]) for record in records}
+    for seed in range(int(first), int(last or first) + 1):
+        for name in options.settings:
+            if (name, seed) in done:
+                continue
+            record = {"setting": name, "seed": seed, **RUNS[name](seed)}
+            records.append(record)
+            print(json.dumps(record), flush=True)
+            if options.out is not None:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                with options.out.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+    print_table(records)
+
+
+if __name__ == "__main__":
+    main()
