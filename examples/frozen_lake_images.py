@@ -20,7 +20,7 @@ if __name__ == "__main__":
     sim = tasid.AbstractSimulator.from_toy_text(
         "FrozenLake-v1", horizon=20, deterministic="most-likely", **LAKE
     )
-    eta = sim.implied_eta
+    eta = 1 - LAKE["success_rate"]
     print(f"η = {eta:.2f}, worst-case value {tasid.robust_dp(sim, eta=eta).start_value:.3f}")
     with tasid.wrap("FrozenLake-v1", 16, observe="render", resize=32, **LAKE) as target:
         result = tasid.learn(target, sim, eta=eta, episodes=episodes, seed=0)

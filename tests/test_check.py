@@ -140,10 +140,6 @@ def test_more_slips_than_planned_are_a_problem():
     assert names(checked(eta=0.0, slips=0.4)) >= {"route"}
 
 
-def test_an_implied_eta_above_the_planned_one_is_a_problem():
-    assert "eta" in names(checked(ring_map(implied_eta=0.3)))
-
-
 def test_what_cannot_be_checked_is_named(lock):
     for name, arguments in (
         ("eta", {"eta": 0.5}),

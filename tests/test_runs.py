@@ -177,16 +177,6 @@ def test_wrong_hyper_parameters_are_named():
             RunConfig(environment="combination-lock", learner=learner).learner_config()
 
 
-def test_eta_is_the_users_else_the_maps(tmp_path):
-    slippery = tasid.AbstractSimulator.from_toy_text(
-        "gym:FrozenLake-v1", horizon=8, deterministic="most-likely"
-    )
-    assert slippery.implied_eta is not None
-    assert LAKE.choose_eta(slippery) == slippery.implied_eta
-    assert replace(LAKE, eta=0.0).choose_eta(slippery) == 0.0
-    assert LAKE.choose_eta(tasid.make("combination-lock", horizon=5).simulator) == 0.1
-
-
 # Run folders
 
 

@@ -171,7 +171,6 @@ def test_save_and_load(tmp_path):
         hazards=[False, True],
         source="a test",
         explored=9,
-        implied_eta=0,
     )
     sim.save(tmp_path / "map")
     loaded = AbstractSimulator.load(tmp_path / "map")

@@ -68,8 +68,6 @@ class AbstractSimulator:
         Short description of the map's origin.
     explored:
         The tables hold only the states within this many steps of the start; None: all states.
-    implied_eta:
-        Smallest η for which the world the map was made from is an η-perturbation of the map.
     """
 
     successor: NDArray[np.int32]
@@ -84,7 +82,6 @@ class AbstractSimulator:
     hazards: NDArray[np.bool_] | None
     source: str
     explored: int | None
-    implied_eta: float | None
 
     def __init__(
         self,
@@ -101,7 +98,6 @@ class AbstractSimulator:
         hazards: Sequence[bool] | NDArray[Any] | None = None,
         source: str = "",
         explored: int | None = None,
-        implied_eta: float | None = None,
     ) -> None:
         _require(
             is_integer(horizon) and 1 <= horizon <= MAX_HORIZON,
@@ -131,7 +127,6 @@ class AbstractSimulator:
             hazards=None if hazards is None else _frozen(hazards, np.bool_),
             source=source,
             explored=explored,
-            implied_eta=implied_eta,
         )
 
     def __repr__(self) -> str:
@@ -375,7 +370,6 @@ class AbstractSimulator:
             "action_names": None if self.action_names is None else list(self.action_names),
             "source": self.source,
             "explored": self.explored,
-            "implied_eta": self.implied_eta,
             "layout": None if self.layout is None else self.layout.metadata(),
         }
 

@@ -37,8 +37,7 @@ def plan(
         sim, optimal = target.simulator, target.latent.optimal_value()
     else:
         sim = load_source(source, horizon=horizon, **chosen)
-    implied = DEFAULT_ETA if sim.implied_eta is None else sim.implied_eta
-    robust = robust_dp(sim, eta=implied if eta is None else eta)
+    robust = robust_dp(sim, eta=DEFAULT_ETA if eta is None else eta)
     start = int(sim.starts[sim.start_probabilities.argmax()])
     result: dict[str, Any] = {
         "worst_case_value": robust.start_value,
@@ -50,7 +49,6 @@ def plan(
         "actions": sim.num_actions,
         "horizon": sim.horizon,
         "eta": robust.eta,
-        "implied_eta": sim.implied_eta,
         "route": [step._asdict() for step in robust.route(start)],
         "warnings": simulator_problems(sim),
         "png": None,
@@ -87,8 +85,7 @@ def check(
     config = options.run_config(context.params, but=["episodes"])
     target = config.build_target()
     sim = config.build_map(target)
-    eta = config.choose_eta(sim)
-    report = check_target(target, sim, eta=eta, episodes=episodes, seed=seed).to_json()
+    report = check_target(target, sim, eta=config.eta, episodes=episodes, seed=seed).to_json()
     output.answer(report, _print_check, as_json=as_json)
     if not report["ok"]:
         raise typer.Exit(1)

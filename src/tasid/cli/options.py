@@ -36,7 +36,7 @@ Source = Annotated[
     ),
 ]
 Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]
-Eta = Annotated[float | None, typer.Option(help="Perturbation level η; the map's, or 0.1.")]
+Eta = Annotated[float | None, typer.Option(help="Perturbation level η; 0.1 if not given.")]
 Simulator = Annotated[
     str | None, typer.Option(metavar="SOURCE", help="The map, as for `tasid plan`.")
 ]

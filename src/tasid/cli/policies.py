@@ -103,7 +103,7 @@ def record(
     actor: Any = None
     if policy == "plan" or (policy is None and sim is not None):
         assert sim is not None  # else `build_map` says that there is none
-        actor = OpenLoopPolicy(target, robust_dp(sim, eta=config.choose_eta(sim)))
+        actor = OpenLoopPolicy(target, robust_dp(sim, eta=config.eta))
     elif policy not in ("random", None):
         actor = load(policy)
     names = ("episodes", "explore", "seed", "overwrite")

@@ -95,9 +95,6 @@ def check_target(
         raise ValueError(f"episodes: {episodes!r} is not an integer of 2 or more")
     eta, target = check_eta(eta, decodable=True), target.with_horizon(sim.horizon)
     findings = [Finding("map", "problem", text) for text in simulator_problems(sim)]
-    if sim.implied_eta is not None and sim.implied_eta > eta + 1e-9:
-        text = f"the map implies slips of {sim.implied_eta:.4g}, the plan allows {eta:g}"
-        findings.append(Finding("eta", "problem", text))
     tests = [_repeats, _observations, _rewards_and_ends]
     if len(sim.starts) == 1 and not sim.stochastic:
         tests += [_route, _leaks]

@@ -29,7 +29,7 @@ LEARNER_CONFIGS = {
 }
 """Module and name of the config of each method."""
 DEFAULT_ETA = 0.1
-"""η where neither the user nor the map gives one."""
+"""η where the user gives none."""
 TABLES = ("options", "map", "learner", "certificate")
 """Fields that are tables; `--set` reaches them by dotted keys, options also by bare keys."""
 _LIMITS = {
@@ -60,8 +60,8 @@ class RunConfig:
     """Options of the map's source, such as `cell_size` of an occupancy map."""
     horizon: int | None = None
     """Steps per episode H; None is the environment's or the map's."""
-    eta: float | None = None
-    """Perturbation level η; None is what the map implies, else 0.1. Our environments slip so."""
+    eta: float = DEFAULT_ETA
+    """Perturbation level η. Our environments slip so."""
     method: str = "belief"
     """How to learn: belief or paper."""
     learner: Mapping[str, Any] = field(default_factory=dict)
@@ -106,8 +106,7 @@ class RunConfig:
                 raise ConfigError(f"{name}: {value} is not in {low} … {high}")
         if isinstance(self.episodes, str) and self.episodes != "auto":
             raise ConfigError(f"episodes: {self.episodes!r:.80} is neither a number nor 'auto'")
-        if self.eta is not None:
-            check_eta(self.eta, decodable=True)
+        check_eta(self.eta, decodable=True)
         if self.method not in LEARNER_CONFIGS:
             known = ", ".join(LEARNER_CONFIGS)
             raise ConfigError(f"method: {self.method!r:.80} is none of {known}")
@@ -154,7 +153,7 @@ class RunConfig:
         if not self.wrapped:
             options = {
                 "seed": self.seed if self.env_seed is None else self.env_seed,
-                "eta": DEFAULT_ETA if self.eta is None else self.eta,
+                "eta": self.eta,
                 **{k: getattr(self, k) for k in ("horizon", "starts") if getattr(self, k)},
                 **options,
             }
@@ -184,11 +183,6 @@ class RunConfig:
             return load_source(recorded["name"], **recorded["options"])
         name = self.environment or "the log"
         raise ConfigError(f"simulator: {name} has no map of its own; name one: --simulator SOURCE")
-
-    def choose_eta(self, simulator: AbstractSimulator) -> float:
-        """η of the user, else of the map, else 0.1."""
-        known = [eta for eta in (self.eta, simulator.implied_eta) if eta is not None]
-        return known[0] if known else DEFAULT_ETA
 
 
 def import_modules(names: Sequence[str]) -> None:

@@ -101,7 +101,7 @@ def train(
             "environment": config.environment,
             "method": config.method,
             "seed": config.seed,
-            "eta": config.choose_eta(simulator),
+            "eta": config.eta,
             "episodes": learned.episodes,
             "logged_episodes": learned.logged_episodes,
             "seconds": time.perf_counter() - started,
@@ -132,7 +132,7 @@ def _learn(
 ) -> LearningResult:
     """Learn in the target, or from the log; the policy is on disk afterwards."""
     settings: dict[str, Any] = {
-        "eta": config.choose_eta(simulator),
+        "eta": config.eta,
         "seed": config.seed,
         "config": config.learner_config(),
         "callbacks": callbacks,

@@ -7,12 +7,9 @@ second, absorbing copy after all others.
 
 from __future__ import annotations
 
-import warnings
-from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tasid.layout import FREE, GOAL, HAZARD, GridLayout
 from tasid.simulator import AbstractSimulator, SimulatorError
@@ -35,9 +32,8 @@ def from_toy_text(
         Steps of an episode; the environment's own limit if None.
     deterministic
         None keeps the table as it is. "most-likely" gives the deterministic map of the most likely
-        entries; its `implied_eta` is the smallest η for which the environment is an η-perturbation
-        of that map, None if there is none. Among equal entries the one in the middle of the list is
-        taken: Gymnasium lists slips to either side around the intended move.
+        entries; among equal ones that in the middle of the list, because Gymnasium lists slips to
+        either side around the intended move.
     """
     if isinstance(env, str):
         import gymnasium
@@ -72,13 +68,9 @@ def from_toy_text(
         ) from None
     starts = np.flatnonzero(mu)
     rows, copied = _absorbing(table, starts.tolist())
-    successor, probabilities, reward = padded_tables(rows)
-    implied_eta = None
     if deterministic is not None:
-        successor, reward, implied_eta = _most_likely(rows)
-        probabilities = None
-        if implied_eta is None:
-            warnings.warn(f"{name}: it is no perturbation of this map for any η", stacklevel=2)
+        rows = [[[_likeliest(outcomes)] if outcomes else [] for outcomes in row] for row in rows]
+    successor, probabilities, reward = padded_tables(rows)
     return AbstractSimulator(
         successor,
         reward,
@@ -89,7 +81,6 @@ def from_toy_text(
         states=[*range(len(table)), *((s, "done") for s in copied)] if copied else None,
         layout=_layout(base, rows, [*range(len(table)), *copied]),
         source=f"toy text {name}",
-        implied_eta=implied_eta,
     )
 
 
@@ -117,49 +108,14 @@ def _absorbing(table: list[Any], starts: list[int]) -> tuple[list[list[Outcomes]
     return rows + [[[] for _ in table[0]] for _ in copied], copied
 
 
-def _most_likely(rows: list[list[Outcomes]]) -> tuple[Any, Any, float | None]:
-    """Successors and rewards [S, A] of the likeliest entries, and the η that explains the rest."""
+def _likeliest(outcomes: Outcomes) -> tuple[float, int, float]:
+    """The likeliest entry, as a certain one."""
 
-    def rank(outcomes: Outcomes, i: int) -> tuple[float, float]:
+    def rank(i: int) -> tuple[float, float]:
         return -round(outcomes[i][0], 9), abs(i - (len(outcomes) - 1) / 2)
 
-    entries = [[o or [(1.0, s, 0.0)] for o in row] for s, row in enumerate(rows)]
-    chosen = [[o[min(range(len(o)), key=partial(rank, o))] for o in row] for row in entries]
-    successor = np.array([[s for _, s, _ in row] for row in chosen])
-    reward = np.array([[r for *_, r in row] for row in chosen])
-    eta = max(
-        _state_eta(outcomes, a, successor[s], reward[s])
-        for s, row in enumerate(entries)
-        for a, outcomes in enumerate(row)
-    )
-    return successor, reward, None if eta == np.inf else round(eta, 12)
-
-
-def _state_eta(o: Outcomes, a: int, successor: NDArray[Any], reward: NDArray[Any]) -> float:
-    """Smallest η of a row T(· | s, a): 1 minus the largest mass k of the commanded action itself.
-
-    The rest of the mass is spread over actions so that successors and the expected reward come out
-    right. k is bounded by the mass of a's successor and, linearly, by the expected reward.
-    """
-    expected = sum(p * r for p, _, r in o)
-    low = high = 0.0
-    for p, s, _ in o:
-        if s not in successor:
-            return np.inf
-        low += p * reward[successor == s].min()
-        high += p * reward[successor == s].max()
-    slack = 1e-9 * max(1.0, float(np.abs(reward).max()))
-    if not low - slack <= expected <= high + slack:
-        return np.inf
-    own = reward[successor == successor[a]]
-    kept = sum(p for p, s, _ in o if s == successor[a])
-    for room, excess in (
-        (expected - low, reward[a] - own.min()),
-        (high - expected, own.max() - reward[a]),
-    ):
-        if excess > slack:
-            kept = min(kept, max(room, 0.0) / float(excess))
-    return 1.0 - kept
+    _, after, reward = outcomes[min(range(len(outcomes)), key=rank)]
+    return 1.0, after, reward
 
 
 def _layout(base: Any, rows: list[list[Outcomes]], places: list[int]) -> GridLayout | None:
