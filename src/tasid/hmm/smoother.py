@@ -275,8 +275,13 @@ class Smoother:
         self.used = batch.valid & (np.arange(horizon + 1) < options.observed_steps)
         self.log_likelihood = np.zeros(len(batch))
         """ln p(observations, rewards, ends | actions) up to what all classes share, [n]."""
-        self.likelihoods = [self._likelihood(emission, h) for h in range(horizon + 1)]
+        self.likelihoods: list[Floats] = []
         """Likelihoods of observations relative to the largest, [n, L] for every step."""
+        # Where all steps have the same classes, one product serves them all.
+        together = classes.by_state and len(classes.members) == 1
+        width = horizon + 1 if together else 1
+        for first in range(0, horizon + 1, width):
+            self.likelihoods += self._likelihoods(emission, first, first + width)
         self.filtered_probs = np.empty((horizon + 1, *shape))
         """α, [H+1, n, M]."""
         alpha: Floats = np.tile(transition.start, (len(batch), 1))
@@ -294,16 +299,19 @@ class Smoother:
             self.filtered_probs[h] = alpha
             self.log_likelihood += np.log(totals)
 
-    def _likelihood(self, emission: Emission, h: int) -> Floats:
-        values = np.ones((len(self.batch), self.classes.at(h).size))
-        rows = np.flatnonzero(self.used[:, h])  # others are equally likely everywhere
-        if rows.size:
-            scores = self.classes.log_likelihoods(emission, self.batch.features[rows, h], h)
+    def _likelihoods(self, emission: Emission, first: int, stop: int) -> list[Floats]:
+        """Of some steps that have the same classes."""
+        used = self.used[:, first:stop].T  # others are equally likely everywhere
+        values = np.ones((*used.shape, self.classes.at(first).size))
+        if used.any():
+            features = self.batch.features[:, first:stop].swapaxes(0, 1)[used]
+            scores = self.classes.log_likelihoods(emission, features, first)
             scores = scores * np.float32(self.options.temperature)
-            largest = scores.max(axis=1)
-            values[rows] = np.exp(scores - largest[:, None]) + LIKELIHOOD_FLOOR
-            self.log_likelihood[rows] += largest
-        return values
+            largest = np.zeros(used.shape)
+            largest[used] = scores.max(axis=1)
+            values[used] = np.exp(scores - scores.max(axis=1)[:, None]) + LIKELIHOOD_FLOOR
+            self.log_likelihood += largest.sum(axis=0)
+        return list(values)
 
     @property
     def _kidnap(self) -> float:
