@@ -373,7 +373,7 @@ class Smoother:
         self.transition.expected_counts(step.h, belief, step.message, inputs, counts)
 
 
-def batches(sequences: Sequences, transition: Transition, megabytes: float = 32) -> list[Sequences]:
+def batches(sequences: Sequences, transition: Transition, megabytes: float = 16) -> list[Sequences]:
     """Sequences in batches whose smoothing takes about so much memory each."""
     per_episode = 16 * (transition.horizon + 1) * transition.num_slots / 2**20
     size = int(np.clip(megabytes / per_episode, 1, 1024))
