@@ -299,6 +299,21 @@ def test_committed_records_give_the_medians_of_the_lock() -> None:
     assert labels == ["n = 400\u202f000"]
 
 
+def test_hyper_parameters_are_those_of_tables_1_and_2() -> None:
+    ours = tasid.TasidConfig()
+    assert (ours.hidden, ours.learning_rate, ours.validation) == ((56, 56), 3e-4, 0.2)
+    assert (ours.patience, ours.max_epochs) == (10, 100)
+    for name in ("ppo", "ppo-rnd", "ppo-dr", "ppo-rnd-dr"):
+        config = BaselineConfig(name).ppo()
+        assert (config.batch_episodes, config.updates, config.minibatch) == (100, 4, 32)
+        assert (config.clip, config.discount, config.entropy) == (0.1, 0.999, 0.001)
+        assert (config.hidden, config.epopt_epsilon) == ((56, 56), 1.0)
+        assert config.adam == Adam(learning_rate=3e-4, max_gradient_norm=0.25)
+        assert (config.rnd.coefficient if config.rnd else 0.0) == (500.0 if "rnd" in name else 0.0)
+    budget = BaselineConfig()
+    assert (budget.target_episodes, budget.source_episodes) == (500_000, 500_000)
+
+
 def test_training_a_baseline_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
