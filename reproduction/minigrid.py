@@ -20,7 +20,7 @@ import tasid
 from reproduction.pages import Line, Page, chart, editions, spread
 from reproduction.records import Experiment, Job, Outcome, Record
 from tasid.keys import episode_keys
-from tasid.policies.evaluate import diagnose
+from tasid.policies.evaluate import tracking_accuracy
 from tasid.report.figures import style
 from tasid.report.maps import plan_figure
 from tasid.report.page import Section, Table, number
@@ -135,7 +135,7 @@ def run(job: Job, folder: Path) -> Outcome:
     score = tasid.evaluate(
         learned.policy, env, episodes=job.configuration["evaluation_episodes"], seed=job.seed
     )
-    accuracy = diagnose(learned.policy, env, seed=job.seed).decoder_accuracy
+    accuracy = tracking_accuracy(learned.policy, env, seed=job.seed)[1:]
     exact = peers(env, plan)
     result = {
         "episodes": learned.episodes,

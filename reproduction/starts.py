@@ -22,7 +22,7 @@ import tasid
 from reproduction.pages import Page, spread
 from reproduction.records import Experiment, Job, Outcome, Record
 from tasid.learning.paper import ClusteringConfig
-from tasid.policies.evaluate import diagnose
+from tasid.policies.evaluate import tracking_accuracy
 from tasid.report.page import Section, Table, number
 
 ETA = 0.1
@@ -115,7 +115,7 @@ def run(job: Job, folder: Path) -> Outcome:
         learned.policy, env, episodes=asked["evaluation_episodes"], seed=job.seed
     )
     value = env.latent.robust_value(plan)
-    recognised = diagnose(learned.policy, env, seed=job.seed).tracking_accuracy[0]
+    recognised = tracking_accuracy(learned.policy, env, seed=job.seed)[0]
     return Outcome(
         {
             "episodes": learned.episodes,

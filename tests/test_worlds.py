@@ -76,7 +76,7 @@ def test_slips_have_the_rates_of_the_latent_mdp(name):
     for happened, xi in enumerate(np.moveaxis(latent.xi_at(h), -1, 0)):
         np.add.at(exact, (s, a, env.simulator.successor[:, [happened]]), xi)
     active = np.flatnonzero(exact.max(axis=2).min(axis=1) < 1)
-    for number, s in enumerate(np.random.default_rng(0).permutation(active)[:4]):
+    for number, s in enumerate(np.random.default_rng(0).permutation(active)[:2]):
         for a in range(env.num_actions):
             own = keys(number * WIDTH)
             state, _ = env.place(s, own)
@@ -90,7 +90,7 @@ def test_slips_have_the_rates_of_the_latent_mdp(name):
 def test_returns_agree_with_the_exact_value(name):
     env = world(name)
     exact = policy_value(env.latent.worlds, np.full((1, 1, env.num_actions), 1 / env.num_actions))
-    returns = np.concatenate([wander(env, env.horizon, n * WIDTH)[2] for n in range(4)])
+    returns = np.concatenate([wander(env, env.horizon, n * WIDTH)[2] for n in range(2)])
     assert returns.mean() == pytest.approx(exact, abs=4.5 * returns.std() / returns.size**0.5)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,22 +162,14 @@ def summary(
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
-    """How well a policy knows where it is, by the latent states of our own worlds."""
+def tracking_accuracy(
+    policy: Policy, env: Target, *, episodes: int = 2_048, seed: int = 0
+) -> NDArray[np.float64]:
+    """Share of episodes of a block MDP whose estimated state is the true one, by step, [H].
 
-    tracking_accuracy: NDArray[np.float64]
-    """Share of episodes whose estimated state is the true one, by step, [H]."""
-
-    @property
-    def decoder_accuracy(self) -> NDArray[np.float64]:
-        """The same after each transition, [H−1]."""
-        return self.tracking_accuracy[1:]
-
-
-def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int = 0) -> Diagnosis:
-    """Compare the policy's estimates with the latent states. For evaluation only."""
-    latent = env.latent
+    The entries from step 1 on are the accuracy of the decoder. For evaluation only.
+    """
+    latent = cast("BlockMDP", env).latent
 
     def correct(state: Any, memory: Any, h: int) -> NDArray[np.bool_]:
         estimate = policy.estimate(memory, h)
@@ -186,4 +178,5 @@ def diagnose(policy: Policy, env: BlockMDP, *, episodes: int = 2_048, seed: int 
 
     keys, unseen = episode_keys(seed, Phase.DIAGNOSIS, 0, episodes), env.horizon + 1
     played = rollout(env, policy, keys, keep_from=unseen, trace=correct, width=EVALUATION_WIDTH)
-    return Diagnosis(played.trace.mean(axis=0))
+    accuracy: NDArray[np.float64] = played.trace.mean(axis=0)
+    return accuracy

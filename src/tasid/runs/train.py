@@ -160,7 +160,7 @@ def _learn(
 
 def _score(config: RunConfig, target: Target, learned: LearningResult) -> dict[str, Any]:
     """Score, exact values, accuracy and certificate."""
-    from tasid.policies.evaluate import diagnose, evaluate, summary, yardsticks
+    from tasid.policies.evaluate import evaluate, summary, tracking_accuracy, yardsticks
 
     policy = learned.policy
     promised = None if policy.plan is None else policy.plan.start_value
@@ -169,8 +169,7 @@ def _score(config: RunConfig, target: Target, learned: LearningResult) -> dict[s
     scores = summary(score, yardsticks(policy, target), worst_case=promised)
     if not config.wrapped:
         played = min(number, 2_048)
-        diagnosis = diagnose(policy, target, episodes=played, seed=config.seed)  # type: ignore[arg-type]
-        accuracy = diagnosis.decoder_accuracy
+        accuracy = tracking_accuracy(policy, target, episodes=played, seed=config.seed)[1:]
         scores["decoder_accuracy"] = float(accuracy.mean()) if accuracy.size else None
         scores["decoder_accuracy_by_step"] = accuracy.tolist()
     if config.certify:
