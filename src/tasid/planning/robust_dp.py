@@ -107,53 +107,40 @@ def robust_dp(
     keep_values:
         Keep Ṽ of all steps and states as `plan.values`.
     reachable_only:
-        Plan only for states that can be reached from the start by step h. An agent that is
-        kidnapped or starts in another state needs the complete plan.
+        Plan only for states that the starts can ever reach. An agent that is moved to another
+        state needs the complete plan.
     """
     if not isinstance(simulator, AbstractSimulator):
         raise TypeError(f"simulator: {type(simulator).__name__} is not a tasid.AbstractSimulator")
-    eta = check_eta(eta)
-    keep, avoid = ["actions", *["values"] * keep_values], simulator.hazards is not None
-    shape = simulator.horizon, simulator.num_states
+    eta, shape = check_eta(eta), (simulator.horizon, simulator.num_states)
     if not reachable_only:
+        keep, avoid = ["actions", *["values"] * keep_values], simulator.hazards is not None
         result = sweep(simulator, eta=eta, avoid_hazards=avoid, keep=keep)
         worst_case, pairs = start_value(simulator, result.value), shape[0] * shape[1]
         return RobustPlan(simulator, eta, result.actions, worst_case, result.values, pairs)
 
-    order, prefix = _by_distance(simulator)
-    small = _renumbered(simulator, order)
-    result = sweep(small, eta=eta, avoid_hazards=avoid, keep=keep, prefix=prefix)
-    actions, values = np.zeros(shape, result.actions.dtype), None
-    actions[:, order] = result.actions
-    if keep_values:
+    states = _reachable(simulator)
+    part = robust_dp(_renumbered(simulator, states), eta=eta, keep_values=keep_values)
+    actions, values = np.zeros(shape, part.actions.dtype), None
+    actions[:, states] = part.actions
+    if part.values is not None:
         values = np.full((shape[0] + 1, shape[1]), np.nan)
-        values[:, order] = result.values
-        values[-1] = 0.0
-    worst_case = start_value(small, result.value)
-    return RobustPlan(simulator, eta, actions, worst_case, values, sum(prefix))
+        values[:, states] = part.values
+    return RobustPlan(simulator, eta, actions, part.start_value, values, part.states_swept)
 
 
-def _by_distance(sim: AbstractSimulator) -> tuple[NDArray[np.intp], list[int]]:
-    """Reachable states by distance from the start, and how many are within h = 0 … H−1 steps."""
-    reached = np.zeros(sim.num_states, bool)
-    frontier = np.unique(sim.starts).astype(np.intp)
-    layers, prefix = [], []
-    for h in range(sim.horizon):
-        layers.append(frontier)
+def _reachable(sim: AbstractSimulator) -> NDArray[np.intp]:
+    """States that the starts can ever reach, in index order."""
+    reached, frontier = np.zeros(sim.num_states, bool), sim.starts
+    while frontier.size:
         reached[frontier] = True
-        prefix.append(int(reached.sum()))
-        expanded = np.concatenate(layers) if sim.time_varying else frontier
-        after = np.unique(sim.successor_at(h)[expanded])
-        frontier = after[~reached[after]].astype(np.intp)
-    return np.concatenate([*layers, frontier]), prefix
+        after = np.unique(sim.successor.take(frontier, axis=-3 if sim.stochastic else -2))
+        frontier = after[~reached[after]]
+    return np.flatnonzero(reached)
 
 
 def _renumbered(sim: AbstractSimulator, order: NDArray[np.intp]) -> AbstractSimulator:
-    """The part of a map with these states, in this order.
-
-    Successors outside the part become state 0. Only the outermost states have any, and those are
-    not swept.
-    """
+    """The part of a map with these states, in this order, from which no action leads away."""
     new_index = np.zeros(sim.num_states, np.int32)
     new_index[order] = np.arange(order.size)
     axis = -3 if sim.stochastic else -2

@@ -14,7 +14,7 @@ long enough. Every state is computed on its own, so the result does not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -53,7 +53,6 @@ def sweep(
     nature: NDArray[Any] | None = None,
     avoid_hazards: bool = False,
     keep: Collection[str] = (),
-    prefix: Sequence[int] | None = None,
 ) -> Sweep:
     """Sweep h = H−1 … 0.
 
@@ -70,9 +69,6 @@ def sweep(
         The agent maximises over `sim.permitted(h)` only.
     keep:
         Which of "actions", "nature" and "values" to return.
-    prefix:
-        Sweep only the states 0 … prefix[h]−1 at step h. Their successors must be among the first
-        prefix[h+1] states. Tables are 0 (NaN for values) at the other states.
     """
     shape = horizon, num_states = sim.horizon, sim.num_states
     dtype = np.min_scalar_type(sim.num_actions - 1)
@@ -108,16 +104,15 @@ def sweep(
             *(None if x is None else x[h, rows] for x in (policy, actions, nature, responses)),
         )
 
+    cuts = [num_states * i // workers for i in range(workers + 1)]
     with ThreadPoolExecutor(workers) as pool:
         for h in reversed(range(horizon)):
-            n = num_states if prefix is None else prefix[h]
             value, after = after, value
-            cuts = [n * i // workers for i in range(workers + 1)]
             blocks = map(slice, cuts[:-1], cuts[1:])
             in_turn = map if workers == 1 else pool.map
             list(in_turn(sweep_rows, repeat(h), blocks, repeat(value), repeat(after)))
             if values is not None:
-                values[h, :n] = value[:n]
+                values[h] = value
     return Sweep(value, actions, responses, values)
 
 
