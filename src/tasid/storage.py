@@ -86,7 +86,7 @@ def write_artifact(path: StrPath, *, kind: str, metadata: Json, arrays: Arrays) 
     kind
         What the artifact is, say "simulator"; `read_artifact` checks it.
     metadata
-        JSON values; tuples become lists, NumPy scalars become Python numbers.
+        JSON values; tuples and arrays become lists, NumPy scalars become Python numbers.
     arrays
         Named arrays of booleans, integers or floats.
     """
@@ -204,8 +204,8 @@ def read_json(path: StrPath) -> Any:
 def plain_json(value: Any, where: str) -> Any:
     """Copy a value into plain JSON types; an error names the place `where` of what is not JSON."""
     match value:
-        case np.generic():
-            return plain_json(value.item(), where)
+        case np.generic() | np.ndarray():
+            return plain_json(value.tolist(), where)
         case None | bool() | int() | str():
             return value
         case float() if math.isfinite(value):

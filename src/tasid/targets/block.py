@@ -320,17 +320,6 @@ def on_device(table: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
     return jax.device_put(np.array(table, dtype))
 
 
-def json_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a world's function as JSON has them: NumPy's numbers and arrays as Python's."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray | np.generic):
-            return value.tolist()
-        return [plain(part) for part in value] if isinstance(value, list | tuple) else value
-
-    return {name: plain(value) for name, value in arguments.items()}
-
-
 def _at(table: jax.Array, static_ndim: int, h: jax.Array, *index: jax.Array) -> jax.Array:
     """Entries of a table that is the same at every step, or has a leading axis of steps."""
     return table[index] if table.ndim == static_ndim else table[(h, *index)]

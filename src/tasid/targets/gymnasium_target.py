@@ -25,6 +25,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from tasid.keys import Keys
+from tasid.simulator import is_integer
 from tasid.targets.base import Target
 from tasid.targets.spaces import MIN_PICTURE, Encoder, ObservationError, encoder, sample_space
 
@@ -339,8 +340,7 @@ def episode_seeds(keys: Keys) -> NDArray[np.int64]:
 
 
 def _is_whole(number: Any, *, least: int) -> bool:
-    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-    return whole and least <= number <= 10_000
+    return is_integer(number) and least <= number <= 10_000
 
 
 def _first(

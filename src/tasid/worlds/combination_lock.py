@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from tasid.planning import PerturbedMDP, perturb
 from tasid.simulator import AbstractSimulator, check_size
-from tasid.targets.block import BlockMDP, json_options, on_device
+from tasid.storage import plain_json
+from tasid.targets.block import BlockMDP, on_device
 from tasid.worlds import check_options
 
 NAME = "combination-lock"
@@ -80,7 +81,7 @@ def combination_lock(
     coin_flips
         The lock of HOMER and BRIEE. Its map is stochastic; it has neither `starts` nor layouts.
     """
-    options = json_options(locals())
+    options = plain_json(locals(), NAME)
     _check(options)
     sim = lock_simulator(horizon, num_actions, seed=seed, starts=starts, layout=layout)
     if coin_flips:

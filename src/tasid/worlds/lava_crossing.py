@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from tasid.layout import FREE, WALL, GridLayout
 from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator
-from tasid.targets.block import BlockMDP, json_options, on_device
+from tasid.storage import plain_json
+from tasid.targets.block import BlockMDP, on_device
 from tasid.worlds import ROUTES, check_options, random_bits, robust_horizon
 
 NAME = "lava-crossing"
@@ -98,7 +99,7 @@ def lava_crossing(
     landmarks
         "distinct" or "repeating" rows of maps taller than 11, see the module's text.
     """
-    options = json_options(locals())
+    options = plain_json(locals(), NAME)
     sizes = {"height": (MIN_HEIGHT, MAX_SIZE), "width": (MIN_WIDTH, MAX_SIZE)}
     check_options(options, sizes, {"landmarks": LANDMARKS})
     text = text_map

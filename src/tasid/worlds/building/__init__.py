@@ -22,9 +22,10 @@ from scipy import ndimage
 from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, WALL
 from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator, SimulatorError
-from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map, read_text
+from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map
 from tasid.sources.occupancy import Lattice, OccupancyMap, Place, read_map
-from tasid.targets.block import BlockMDP, json_options
+from tasid.storage import plain_json
+from tasid.targets.block import BlockMDP
 from tasid.worlds import check_options, robust_horizon
 from tasid.worlds.building.circumstances import obstacles_on_route
 from tasid.worlds.building.sensors import make_sensor
@@ -107,7 +108,7 @@ def building(
         Points (x, y) in doors that are closed but open on the map.
     """
     jitter = min(JITTER, cell_size / 2) if jitter is None else jitter
-    options = json_options(locals())
+    options = plain_json(locals(), NAME)
     limits = {"beams": (1, 4096), "range_limit": (0.1, 1e3), "noise": (0, 10), "dropout": (0, 1)}
     limits |= {"jitter": (0, cell_size / 2), "turn_jitter": (0, 45), "obstacles": (0, 1)}
     check_options(options, limits, {"sensor": SENSORS})
@@ -159,7 +160,7 @@ def _read_task(
         return read_map(OFFICE), "office", [STAIRS], [DOCK], [GOAL_ROOM]
     if map.endswith((".yaml", ".yml")):
         return read_map(map), f"occupancy map {Path(map).name}", [], [], []
-    cells, starts = parse_text_map(map if "\n" in map else read_text(map))
+    cells, starts = parse_text_map(map if "\n" in map else Path(map).read_text(encoding="utf-8"))
     size = max(round(cell_size / TEXT_PIXEL), 1)
     pixels = np.where(cells == WALL, WALL, FREE).repeat(size, axis=0).repeat(size, axis=1)
     picture = OccupancyMap(pixels.astype(np.uint8), cell_size / size, (0.0, 0.0))
