@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -307,3 +308,11 @@ def parse_text_map(text: str) -> tuple[NDArray[np.uint8], list[tuple[int, int]]]
     if not starts:
         raise SimulatorError("text: the map has no start 'S'")
     return np.array([[CELLS[x] for x in line] for line in lines], dtype=np.uint8), starts
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a map file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SimulatorError(f"{path}: not a readable text file ({error})") from None

@@ -12,6 +12,7 @@ import numpy as np
 
 from tasid.keys import seed_key
 from tasid.simulator import AbstractSimulator, SimulatorError, is_integer
+from tasid.sources.grid import read_text
 
 if TYPE_CHECKING:
     from tasid.targets.base import Target
@@ -112,7 +113,7 @@ def load_source(source: str, *, horizon: int | None = None, **options: Any) -> A
     elif suffix in (".yaml", ".yml"):
         load = AbstractSimulator.from_occupancy_map
     elif suffix == ".txt":
-        load, source = AbstractSimulator.from_text_map, path.read_text(encoding="utf-8")
+        load, source = AbstractSimulator.from_text_map, read_text(path)
     else:
         own = options if horizon is None else {"horizon": horizon, **options}
         return make(source, **own).simulator

@@ -22,7 +22,7 @@ from scipy import ndimage
 from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, WALL
 from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator, SimulatorError
-from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map
+from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map, read_text
 from tasid.sources.occupancy import Lattice, OccupancyMap, Place, read_map
 from tasid.storage import plain_json
 from tasid.targets.block import BlockMDP
@@ -160,7 +160,7 @@ def _read_task(
         return read_map(OFFICE), "office", [STAIRS], [DOCK], [GOAL_ROOM]
     if map.endswith((".yaml", ".yml")):
         return read_map(map), f"occupancy map {Path(map).name}", [], [], []
-    cells, starts = parse_text_map(map if "\n" in map else Path(map).read_text(encoding="utf-8"))
+    cells, starts = parse_text_map(map if "\n" in map else read_text(map))
     size = max(round(cell_size / TEXT_PIXEL), 1)
     pixels = np.where(cells == WALL, WALL, FREE).repeat(size, axis=0).repeat(size, axis=1)
     picture = OccupancyMap(pixels.astype(np.uint8), cell_size / size, (0.0, 0.0))
