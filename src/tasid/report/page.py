@@ -163,8 +163,7 @@ def _run_page(folder: Path) -> str:
     if policy.plan is not None:
         caption = "Routes if every action has its intended outcome."
         sections.append(Section("Plan", figures=[figure(plan_figure(policy.plan), caption)]))
-    if result.get("eta_estimate") or result.get("certificate"):
-        sections.append(_diagnostics(result, policy))
+    sections.append(_diagnostics(result, policy))
     environment = policy.environment or {}
     if environment.get("name") in ENVIRONMENTS:
         episode = watch(policy, make(environment["name"], **environment["options"]))
@@ -223,25 +222,17 @@ def _learning(result: Mapping[str, Any]) -> Section:
 
 
 def _diagnostics(result: Mapping[str, Any], policy: Policy) -> Section:
-    """η, map errors and the certificate."""
-    text, tables = [], []
-    sim = None if policy.plan is None else policy.plan.simulator
-    if eta := result.get("eta_estimate"):
-        low, high = eta["low"], eta["high"]  # null where the labelling is not trusted
-        interval = "" if low is None else f" (95 % interval {number(low)} … {number(high)})"
-        text.append(
-            f"Actions missed their intended outcome with a rate of {number(eta['rate'])}{interval} "
-            f"in {number(eta['transitions'])} transitions; the plan allows η = {eta['planned']:g}."
-        )
-        text += [] if result["map_errors"] else ["No map errors were found."]
+    """η, the certificate and map errors."""
+    sim, tables = None if policy.plan is None else policy.plan.simulator, []
+    for key in ("eta_estimate", "certificate"):
+        rows = [(_title(name), _plain(value)) for name, value in (result.get(key) or {}).items()]
+        if rows:
+            tables.append(Table((_title(key), ""), rows))
     errors = [dict(e, action=action_name(sim, e["action"])) for e in result.get("map_errors", ())]
     if errors:
         caption = "State-action pairs whose outcomes contradict the map; step −1 is any."
         tables.append(_table(errors, caption))
-    if certificate := result.get("certificate"):
-        rows = [(_title(key), _plain(value)) for key, value in certificate.items()]
-        tables.append(Table(("certificate of the mean return", ""), rows))
-    return Section("Diagnostics", paragraphs=text, tables=tables)
+    return Section("Diagnostics", tables=tables)
 
 
 def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
