@@ -3,7 +3,7 @@
     python examples/floor_plan.py [EPISODES]
 
 The camera shows the 7 × 7 cells ahead; walls hide what is behind them, and everything that is not
-wall, hazard or goal is noise. The plan is all that is known. Writes plan.png, episode.png and the
+wall, hazard or goal is noise. The plan is all that is known. Writes plan.png, episode.gif and the
 policy to runs/floor-plan.
 """
 
@@ -37,4 +37,4 @@ if __name__ == "__main__":
     score = tasid.evaluate(result.policy, env, episodes=1_000)
     print(result.episodes, "episodes of learning,", score)
     print("policy:", result.policy.save(out / "policy"))
-    print("episode:", tasid.watch(result.policy, env).save_png(out / "episode.png", frames=6))
+    print("episode:", tasid.watch(result.policy, env).save_gif(out / "episode.gif"))
