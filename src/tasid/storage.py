@@ -272,7 +272,7 @@ def writer_lock(folder: StrPath, *, wait: bool = False) -> Iterator[None]:
         try:
             held = lock.acquire()
         except Timeout:
-            if not (directory / ".lock").exists():  # nobody holds it: it cannot be created
+            if not (directory / ".lock").exists():  # not held: it cannot be created
                 raise OSError("no file can be created in it") from None
             raise FolderBusyError(f"{directory}: another process is writing; wait for it") from None
     with held:

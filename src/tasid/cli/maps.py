@@ -31,8 +31,8 @@ def plan(
     given = options.apply_settings(settings, {}, tables=["options", "map"])
     chosen, optimal = given.get("options", {}) | given.get("map", {}), None
     if ours:
-        asked = {"seed": env_seed, "eta": eta, "horizon": horizon}
-        chosen = {k: value for k, value in asked.items() if value is not None} | chosen
+        given_options = {"seed": env_seed, "eta": eta, "horizon": horizon}
+        chosen = {k: value for k, value in given_options.items() if value is not None} | chosen
         target = make(source, **chosen)
         sim, optimal = target.simulator, target.latent.optimal_value()
     else:
@@ -105,7 +105,7 @@ def discover(
     eta: options.Eta = None,
     delta: Annotated[float | None, typer.Option(help="Doubt allowed for an outcome.")] = None,
     horizon: options.Horizon = None,
-    episodes: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    episodes: Annotated[int | None, typer.Option(help="The most to play.", min=1)] = None,
     log: Annotated[Path | None, typer.Option("--from", help="Use this log's episodes.")] = None,
     seed: options.EpisodeSeed = 0,
     env_seed: options.EnvSeed = None,
@@ -162,8 +162,8 @@ def budget(
     """Episode counts of the theory beside what practice needs."""
     from tasid import theory
 
-    asked = {name: value for name, value in context.params.items() if name != "as_json"}
-    output.answer(vars(theory.budget(**asked)), _print_budget, as_json=as_json)
+    arguments = {name: value for name, value in context.params.items() if name != "as_json"}
+    output.answer(vars(theory.budget(**arguments)), _print_budget, as_json=as_json)
 
 
 def _print_budget(table: Mapping[str, Any]) -> None:

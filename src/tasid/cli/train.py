@@ -46,17 +46,17 @@ def train(
     from tasid.runs.train import train as run
 
     params = context.params | {"episodes": episodes and parse_value(episodes)}
-    asked = options.run_config(params, None if config is None else read_config(config))
+    requested = options.run_config(params, None if config is None else read_config(config))
     if seeds is not None:
         names = ("resume", "overwrite", "workers", "cluster")
-        _train_seeds(asked, seeds, out, as_json, **{name: params[name] for name in names})
+        _train_seeds(requested, seeds, out, as_json, **{name: params[name] for name in names})
         return
     if cluster is not None:
         raise ConfigError(f"--cluster: {cluster}; it is for --seeds")
-    folder = out or asked.default_folder
+    folder = out or requested.default_folder
     try:
         callbacks = [output.progress()]
-        done = run(asked, folder, resume=resume, overwrite=overwrite, callbacks=callbacks)
+        done = run(requested, folder, resume=resume, overwrite=overwrite, callbacks=callbacks)
     except KeyboardInterrupt:
         if (folder / "config.json").exists():
             output.notice(f"{folder} keeps what was done; continue with --out {folder} --resume")

@@ -3,7 +3,7 @@
 The map gives the transitions (`TransitionGraph`), an emission says what observations look like
 (`GaussianEmission`, `ClassifierEmission`, or anything with `log_prob`), and `filter` and `smooth`
 return where an agent was. Expectation maximisation on a map of six cells in a row, from noisy
-positions that nobody labelled:
+unlabelled positions:
 
 >>> import numpy as np
 >>> from tasid import AbstractSimulator, Episodes

@@ -151,7 +151,7 @@ class HiddenMarkovModel:
         return float(evidence) + scale * float(sequences.valid.sum())
 
     def near(self, counts: Floats, *, steps: int) -> HiddenMarkovModel:
-        """The model of the observed classes and all states within so many steps of them.
+        """The model of the observed classes and all states within this many steps of them.
 
         A class that no episode visited learns nothing from them. The whole model where the map is
         small or most of it would remain.

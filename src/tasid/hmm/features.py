@@ -19,7 +19,7 @@ class FeatureConfig:
     picture_components: int = 64
     """Principal components kept of a picture."""
     vector_components: int = 128
-    """Longer vectors are reduced to so many principal components."""
+    """Longer vectors are reduced to this many principal components."""
     picture_side: int = 14
     """Pictures are averaged over squares down to about this many a side: pixels are noisy."""
     sample: int = 4_000

@@ -180,7 +180,7 @@ class SmoothingOptions(NamedTuple):
     temperature: float = 1.0
     """Log-likelihoods of observations are multiplied by this."""
     observed_steps: int = 1 << 30
-    """Only so many observations of every episode are used."""
+    """Only the first observations of every episode, this many, are used."""
     use_rewards: bool = True
     contradiction: float = 0.05
     """Weight of an edge that contradicts the reward or the end."""

@@ -67,7 +67,7 @@ class EtaEstimate:
 
     @classmethod
     def from_counts(cls, misses: int, transitions: int, *, planned: float) -> EtaEstimate:
-        """From `misses` differences in so many transitions."""
+        """From the number of differences among all transitions."""
         if transitions == 0:
             return cls(0.0, None, None, 0, planned, 1.0)
         low, high = binomial_interval(misses, transitions, confidence=0.95)

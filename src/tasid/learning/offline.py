@@ -66,12 +66,12 @@ class CrossValidationConfig:
     equality: float = 2.0
     """Standard errors within which two fits are equally good."""
     negligible: float = 0.1
-    """Nats an episode that make no difference, whatever the error."""
+    """Nats an episode that make no difference, however small the error."""
     max_regret: float = 0.1
     """What acting by the best fit may cost, if an equally good one is right, in ranges of
     returns."""
     known_count: float = 3.0
-    """Observations after which it is known what a class looks like."""
+    """Observations after which the appearance of a class is known."""
     coverage: float = 0.9
     """Least coverage without a warning."""
 
@@ -80,21 +80,21 @@ class AmbiguousLogError(ValueError):
     """The recorded episodes do not determine what observations look like in each state."""
 
 
-class Judged(NamedTuple):
+class Candidate(NamedTuple):
     """A fit and what the n episodes of its fold say about it, in nats an episode."""
 
     fit: Fit
     held_out: Sequences
-    foresight: Floats
+    rewards: Floats
     """ln p(rewards and ends | observations), [n]."""
     lead: Floats
     """By how much that exceeds a blind guess, [n]."""
     gain: Floats
     """How much better states explain observations than one that was never observed, [n]."""
 
-    def equals(self, other: Judged, config: CrossValidationConfig) -> bool:
+    def equals(self, other: Candidate, config: CrossValidationConfig) -> bool:
         """Is the other fit equally good?"""
-        pairs = (self.foresight, other.foresight), (self.gain, other.gain)
+        pairs = (self.rewards, other.rewards), (self.gain, other.gain)
         return all(_same(a, b, config) for a, b in pairs)
 
 
@@ -165,7 +165,7 @@ def learn_from_episodes(
     judging: CrossValidationConfig | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> LearningResult:
-    """Learn a robust policy from recorded episodes, whoever played them.
+    """Learn a robust policy from recorded episodes of any policy.
 
     Parameters
     ----------
@@ -215,9 +215,9 @@ def learn_from_episodes(
         sequences = Sequences.of(episodes, graph, features, seen["ends_early"])
         folds: Any = np.random.default_rng(seed_key(seed)).permutation(n) % judging.folds
         candidates = [
-            judged
+            candidate
             for fold in range(judging.folds)
-            for judged in _judged_fits(
+            for candidate in _candidates(
                 training.models, features, sequences[folds != fold], sequences[folds == fold]
             )
         ]
@@ -238,7 +238,7 @@ def learn_from_episodes(
         schedule = model.schedule("warm")
         emission, counts = model.fit(sequences, schedule, initial=initial)
         final = replace(best.fit, emission=emission, counts=counts)
-        earned, rewards = float(episodes.returns.mean()), float(best.foresight.mean())
+        earned, rewards = float(episodes.returns.mean()), float(best.rewards.mean())
         gain, seconds = mean_and_error(best.gain / graph.horizon), time.perf_counter() - started
         event = BatchEnded(n, n, 0, earned, final.name, rewards, *cost, *gain, 0.0, seconds)
         for callback in callbacks:
@@ -260,12 +260,12 @@ def learn_from_episodes(
     return LearningResult(policy, 0, diagnostics, logged_episodes=n)
 
 
-def _judged_fits(
+def _candidates(
     kinds: Mapping[str, HiddenMarkovModel],
     features: FeatureMap,
     training: Sequences,
     held_out: Sequences,
-) -> Iterator[Judged]:
+) -> Iterator[Candidate]:
     """Fits to the training episodes, of every kind and from every initialisation."""
     for kind, model in kinds.items():
         knows_nothing = GaussianEmission.flat(model.classes.number, features.size, 1)
@@ -283,11 +283,11 @@ def _judged_fits(
             fit = Fit(initialisation, kind, features, emission, counts)
             gain = score.likelihood_gains * model.graph.horizon
             lead = score.reward_log_likelihoods - blind.reward_log_likelihood
-            yield Judged(fit, held_out, score.reward_log_likelihoods, lead, gain)
+            yield Candidate(fit, held_out, score.reward_log_likelihoods, lead, gain)
 
 
-def _best(candidates: Sequence[Judged], config: CrossValidationConfig) -> Judged:
-    """The best by foresight, and by the gain where that is equal; an error if it is no good.
+def _best(candidates: Sequence[Candidate], config: CrossValidationConfig) -> Candidate:
+    """The candidate that predicts rewards and ends best; among equals, the one with the most gain.
 
     It has to predict rewards and ends significantly better than a blind guess, or to explain
     observations significantly where a blind guess misses nothing.
@@ -297,10 +297,10 @@ def _best(candidates: Sequence[Judged], config: CrossValidationConfig) -> Judged
         mean, error = mean_and_error(values)
         return mean > max(config.significance * error, 1e-3)
 
-    first = max(candidates, key=lambda judged: judged.foresight.mean())
-    leading = [judged for judged in candidates if _same(judged.foresight, first.foresight, config)]
-    best = max(leading, key=lambda judged: judged.gain.mean())
-    missed = best.lead - best.foresight
+    first = max(candidates, key=lambda c: c.rewards.mean())
+    leading = [c for c in candidates if _same(c.rewards, first.rewards, config)]
+    best = max(leading, key=lambda c: c.gain.mean())
+    missed = best.lead - best.rewards
     if not significant(best.lead if significant(missed) else best.gain):
         raise AmbiguousLogError(
             "log: it does not tell what observations look like in each state. On new episodes the "

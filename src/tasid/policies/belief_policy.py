@@ -179,10 +179,10 @@ class BeliefPolicy(Policy):
         inputs = StepInputs.of(memory.actions, self.eta)
         if by_slot := classes.by_state or h == 0:
             likelihood = classes.first_by_slot(likelihood, graph.num_slots)
-            elsewhere = likelihood @ graph.uniform_at(h)
+            anywhere = likelihood @ graph.uniform_at(h)
         else:  # the observation is evidence about the edge
             inputs = inputs._replace(class_likelihoods=likelihood)
-            elsewhere, likelihood = likelihood.mean(axis=1), np.ones_like(memory.belief)
+            anywhere, likelihood = likelihood.mean(axis=1), np.ones_like(memory.belief)
         belief, hit, total = memory.belief.copy(), None, np.empty(len(scores))
         if h > 0:
             belief = graph.predict(h - 1, memory.belief, inputs)
@@ -193,7 +193,7 @@ class BeliefPolicy(Policy):
                 belief += self.kidnap * graph.uniform_at(h)
         kernels.normalise(belief, likelihood, BELIEF_FLOOR, total)
         ratios = np.zeros((len(scores), 2))
-        ratios[:, 0] = np.log(elsewhere) - np.log(total)
+        ratios[:, 0] = np.log(anywhere) - np.log(total)
         if hit is not None:  # total = (1 − η) hit + η slipped
             slipped = np.maximum(total - (1 - self.eta) * hit, 0) / self.eta
             ratios[:, 1] = np.log((hit + slipped) / 2) - np.log(total)

@@ -173,7 +173,7 @@ class WatchedEpisode:
         return write_bytes_atomically(path, page.encode())
 
     def player(self, most: int = 1_000) -> tuple[bytes, ...]:
-        """At most so many frames as PNG files, evenly spread, for a section of a page."""
+        """At most this many frames as PNG files, evenly spread, for a section of a page."""
         steps = np.linspace(0, self.num_frames - 1, min(most, self.num_frames)).round()
         files = []
         for frame in self.frames(np.unique(steps).astype(int).tolist()):
@@ -257,9 +257,9 @@ def _frame(episode: WatchedEpisode, view: MapView | None, h: int) -> Image.Image
 
     lost = episode.lost is not None and episode.lost[h]
     status = ("alarm", 9.5, "bold") if lost else ("muted", 9.5, "normal")
-    looks = (("ink", 13.0, "bold"), ("muted", 9.5, "normal"), status)
+    styles = (("ink", 13.0, "bold"), ("muted", 9.5, "normal"), status)
     for row, (text, (colour, size, weight)) in enumerate(
-        zip(episode.headline(h), looks, strict=True)
+        zip(episode.headline(h), styles, strict=True)
     ):
         place = (0.02, 1 - (0.12 + 0.24 * row) / height)
         figure.text(*place, text, va="top", size=size, color=PALETTE[colour], weight=weight)

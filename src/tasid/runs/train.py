@@ -1,6 +1,6 @@
 """One whole run: build the environment and its map, learn, score, and write the run folder.
 
-    config.json    what was asked (`RunConfig`)
+    config.json    the `RunConfig`
     episodes/      episodes of wrapped environments, as they were played
     policy/        the learned policy
     result.json    the figures; it is written last, so a folder without it is an unfinished run
@@ -199,7 +199,7 @@ def _shortfall(summary: Mapping[str, Any], simulator: AbstractSimulator) -> list
 def _claim(folder: Path, config: RunConfig, *, resume: bool, overwrite: bool) -> bool:
     """Make the folder this run's; returns whether the same run is finished there and resumed."""
     content = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    asked = config.to_dict()
+    requested = config.to_dict()
     stored = read_json(folder / "config.json") if (folder / "config.json").exists() else None
     finished = (folder / "result.json").exists()
     if stored is None and (content or resume):
@@ -209,11 +209,11 @@ def _claim(folder: Path, config: RunConfig, *, resume: bool, overwrite: bool) ->
         for path in content:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     elif stored is not None and (finished or len(content) > 1):
-        for name in {**asked, **stored}:
-            if stored.get(name) != asked.get(name):
+        for name in {**requested, **stored}:
+            if stored.get(name) != requested.get(name):
                 raise ConfigError(
                     f"out: {folder} holds a run with {name} = {stored.get(name)!r:.60}, not "
-                    f"{asked.get(name)!r:.60}; choose another folder, or pass --overwrite"
+                    f"{requested.get(name)!r:.60}; choose another folder, or pass --overwrite"
                 )
         if finished and not resume:
             raise ConfigError(
@@ -222,5 +222,5 @@ def _claim(folder: Path, config: RunConfig, *, resume: bool, overwrite: bool) ->
             )
         if finished:
             return True
-    write_json(folder / "config.json", asked)
+    write_json(folder / "config.json", requested)
     return False

@@ -79,7 +79,7 @@ def wrap(
         Ray's address, HOST:PORT or "auto"; None uses the program's own connection or starts a
         cluster on this machine.
     envs_per_actor
-        Environments in each Ray actor: so many episodes advance together.
+        Environments in each Ray actor, which is how many of its episodes advance together.
     **options
         Passed to `gymnasium.make`, for an id.
     """

@@ -70,7 +70,7 @@ def rollout(
         Actions [N, H] that are executed instead of the policy's; −1 where the policy chooses. The
         policy learns of them by `Policy.override`.
     steps
-        Stop after so many steps; the horizon if None.
+        Stop after this many steps; the horizon if None.
     keep_from
         Keep the observations from this step on; with more than `steps`, keep none.
     trace
@@ -115,7 +115,7 @@ def rollout(
 def _read(
     log: EpisodeLog, ids: Sequence[tuple[int, int]], overrides: NDArray[np.int32], keep_from: int
 ) -> Episodes:
-    """Logged episodes, which must be of the kind that is asked for."""
+    """Logged episodes, which must match the request."""
     episodes = log.get(ids)
     steps = overrides.shape[1]
     frames = max(steps + 1 - keep_from, 0)

@@ -123,7 +123,7 @@ def lava_map(
 ) -> str:
     """The map as text. Wider maps repeat the middle column.
 
-    Beyond a width of 10 so many poses look alike that a perfect classifier gets lost.
+    Beyond a width of 10, too many poses look alike for a classifier of single observations.
     """
     if not 1 <= starts <= len(_DOCKS):
         raise ValueError(f"starts: {starts} is not in 1 … {len(_DOCKS)}, the number of docks")

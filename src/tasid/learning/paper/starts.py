@@ -158,7 +158,7 @@ def _form_groups(run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def cluster_starts(run: Run, episodes: int) -> Clustering:
-    """φ̂ from so many random first steps."""
+    """φ̂ from this many random first steps."""
     keys = episode_keys(run.seed, Phase.STARTS, 0, episodes)
     observations, actions, _ = collect(run, OpenLoopPolicy(run.target), keys, 0)
     x, x_next = (start_features(observations[:, i]) for i in (0, 1))

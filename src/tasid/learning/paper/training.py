@@ -54,7 +54,7 @@ def fit(
     weights
         1 for data, 0 for rows to ignore, [n].
     training
-        So many rows train, the rest are held out.
+        This many rows train, the rest are held out.
     clip
         Bound on the global norm of the gradient.
     """

@@ -174,7 +174,7 @@ def _read_task(
 
 
 def _choose_ends(lattice: Lattice, docks: Points, goals: Points, number: int) -> list[Points]:
-    """So many docks, and the goals; they are chosen where there are none.
+    """This many docks, and the goals; chosen where the map marks none.
 
     The goal is then the place farthest from the first dock, or else an end that is far from the
     widest place. Docks are some forty steps from the goal and as far from each other as possible.
