@@ -267,6 +267,23 @@ def test_shortfall_and_the_limit_are_warnings(tmp_path):
     assert any(f"{result['worst_case_value']:.4g}" in text for text in result["warnings"])
 
 
+def test_no_accuracy_on_a_map_with_states_of_its_own(tmp_path):
+    own = tasid.make("combination-lock", horizon=2, num_actions=3, seed=0).simulator
+    last = own.num_states - 1
+    mirrored = tasid.AbstractSimulator(
+        last - own.successor[::-1], own.reward[::-1], horizon=2, start=last - own.start
+    )
+    mirrored.save(tmp_path / "mirrored")
+    options = {"num_actions": 3}
+    config = RunConfig("combination-lock", options, horizon=2, episodes=16, evaluation_episodes=8)
+    on_own = train(config, tmp_path / "own").summary
+    config = replace(config, simulator=str(tmp_path / "mirrored"))
+    on_mirrored = train(config, tmp_path / "other").summary
+    assert on_own["decoder_accuracy"] > 0.5
+    assert on_mirrored["decoder_accuracy"] is None
+    assert on_mirrored["robust_value"] == on_own["robust_value"]
+
+
 def test_tensorboard_writes_numbers(tmp_path):
     pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path)

@@ -167,7 +167,8 @@ def _score(config: RunConfig, target: Target, learned: LearningResult) -> dict[s
     number = config.evaluation_episodes or (1_000 if config.wrapped else 10_000)
     score = evaluate(policy, target, episodes=number, seed=config.seed)
     scores = summary(score, yardsticks(policy, target), worst_case=promised)
-    if not config.wrapped:
+    own, plan = target.simulator, policy.plan
+    if own is not None and plan is not None and own.same_tables(plan.simulator):
         played = min(number, 2_048)
         accuracy = tracking_accuracy(policy, target, episodes=played, seed=config.seed)[1:]
         scores["decoder_accuracy"] = float(accuracy.mean()) if accuracy.size else None
