@@ -14,48 +14,36 @@ from typing import Any
 __version__ = "0.2.0"
 
 _MODULES = {
-    "AbstractSimulator": "tasid.simulator",
-    "BeliefConfig": "tasid.learning.belief",
-    "BeliefLearner": "tasid.learning.belief",
-    "BlockMDP": "tasid.targets.block",
-    "EpisodeLog": "tasid.storage",
-    "Episodes": "tasid.episodes",
-    "Learner": "tasid.learning.base",
-    "PerturbedMDP": "tasid.planning",
-    "Policy": "tasid.policy",
-    "RobustPlan": "tasid.planning",
-    "Target": "tasid.targets.base",
-    "TasidConfig": "tasid.learning.paper",
-    "TasidLearner": "tasid.learning.paper",
-    "Discovery": "tasid.learning.discovery",
-    "DiscoveryConfig": "tasid.learning.mixture",
-    "Undecided": "tasid.learning.discovery",
-    "certify": "tasid.planning",
-    "certify_return": "tasid.policies.certify",
-    "check_target": "tasid.learning.check",
-    "discover": "tasid.learning.discovery",
-    "evaluate": "tasid.policies.evaluate",
-    "is_perturbation": "tasid.planning",
-    "learn": "tasid.learning.learn",
-    "learn_from_episodes": "tasid.learning.offline",
-    "load": "tasid.policies",
-    "make": "tasid.targets.registry",
-    "optimal_value": "tasid.planning",
-    "perturb": "tasid.planning",
-    "policy_value": "tasid.planning",
-    "record": "tasid.learning.offline",
-    "robust_dp": "tasid.planning",
-    "watch": "tasid.report.watch",
-    "worst_case": "tasid.planning",
-    "worst_case_value": "tasid.planning",
-    "wrap": "tasid.targets.gymnasium_target",
+    "tasid.episodes": "Episodes",
+    "tasid.learning.base": "Learner",
+    "tasid.learning.belief": "BeliefConfig BeliefLearner",
+    "tasid.learning.check": "check_target",
+    "tasid.learning.discovery": "Discovery Undecided discover",
+    "tasid.learning.learn": "learn",
+    "tasid.learning.mixture": "DiscoveryConfig",
+    "tasid.learning.offline": "learn_from_episodes record",
+    "tasid.learning.paper": "TasidConfig TasidLearner",
+    "tasid.planning": "PerturbedMDP RobustPlan certify is_perturbation optimal_value perturb "
+    "policy_value robust_dp worst_case worst_case_value",
+    "tasid.policies": "load",
+    "tasid.policies.certify": "certify_return",
+    "tasid.policies.evaluate": "evaluate",
+    "tasid.policy": "Policy",
+    "tasid.report.watch": "watch",
+    "tasid.simulator": "AbstractSimulator",
+    "tasid.storage": "EpisodeLog",
+    "tasid.targets.base": "Target",
+    "tasid.targets.block": "BlockMDP",
+    "tasid.targets.gymnasium_target": "wrap",
+    "tasid.targets.registry": "make",
 }
-__all__ = sorted(_MODULES)
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'tasid' has no attribute {name!r}")
 
 
