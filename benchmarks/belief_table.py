@@ -30,7 +30,7 @@ SETTINGS = settings()
 SOLVED = 0.95
 STANDARD_ERROR = 0.005
 """Of the ratio, which evaluations aim for."""
-LEAST, MOST, MOST_WRAPPED = 256, 65_536, 8_192
+LEAST, MOST, MOST_WRAPPED = 256, 65_536, 1_024
 """Evaluation episodes, of our worlds and of wrapped environments."""
 
 
