@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import resource
@@ -132,6 +133,22 @@ def test_values_agree_with_the_library(run, lock_run, lock):
     assert elsewhere["return_mean"] < result["return_mean"]
 
 
+def test_counts_of_the_theory_stand_beside_measured_ones(run):
+    counts = json.loads(run("budget", "--horizon", "20", "--json")[1])
+    parameters = (64 + 1) * 56 + 57 * 56 + 57 * 10
+    assert counts["log_class_size"] == pytest.approx(parameters * 32 * math.log(2))
+    assert counts["n_total"] == 19 * counts["n_decode"]
+    assert counts["readings"]["algorithm"]["n_decode"] == counts["n_decode"]
+    assert list(counts["readings"]) == ["algorithm", "appendix", "coupling"]
+    assert counts["starts"] == {}
+    assert counts["practice"] == {"paper": 48_000, "belief": 96}
+    elsewhere = json.loads(run("budget", "--horizon", "20", "--eta", "0.2", "--json")[1])
+    assert elsewhere["practice"]["paper"] is None
+    starts = ["--starts", "2", "--margin", "0.5", "--complexity", "10"]
+    several = json.loads(run("budget", "--horizon", "5", *starts, "--json")[1])
+    assert list(several["starts"]) == ["printed", "corrected"]
+
+
 def test_values_that_nobody_knows_are_null(run, tmp_path):
     (tmp_path / "map.txt").write_text("#####\n#S.G#\n#####\n")
     result = json.loads(run("plan", tmp_path / "map.txt", "--horizon", "4", "--json")[1])
@@ -234,6 +251,8 @@ def test_the_papers_count_is_said_before_it_is_played(run, tmp_path):
         ("record combination-lock --out /proc/log --episodes 1", "/proc/log"),
         ("record combination-lock --out log --explore 2", "explore"),
         ("budget --starts 3", "starts"),
+        ("budget --horizon 0", "horizon"),
+        ("budget --epsilon 0", "epsilon"),
         ("nothing", "nothing"),
     ],
 )

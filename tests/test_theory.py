@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from tasid.theory import (
     action_gap,
     at_least,
     binomial_interval,
-    budget,
     decoding_budget,
     one_step_error_bound,
     pair_confusion_bound,
@@ -123,36 +123,21 @@ def test_printed_cluster_count_falls_short_of_its_proof():
     assert regression_error(start, n=n) > regression_error_limit(start, reading="corrected")
 
 
-def test_budget_table():
-    table = budget(horizon=20, epsilon=0.5, delta=0.1)
-    parameters = (64 + 1) * 56 + 57 * 56 + 57 * 10
-    assert table.log_class_size == pytest.approx(parameters * 32 * math.log(2))
-    assert table.n_total == 19 * table.n_decode
-    stated = {row["reading"]: row["n_decode"] for row in table.readings}
-    assert stated["algorithm"] == table.n_decode
-    assert sorted(stated) == ["algorithm", "appendix", "coupling"]
-    assert table.starts == []
-    assert (table.practice["paper"], table.practice["belief"]) == (48_000, 96)
-    assert budget(horizon=10).practice["paper_seeds"] == [10_000, 11_000, None, 11_000, None]
-    assert budget(horizon=20, eta=0.2).practice["paper"] is None
-    several = budget(horizon=5, starts=2, margin=0.5, complexity=10.0)
-    assert [row["reading"] for row in several.starts] == ["printed", "corrected"]
-
-
 @pytest.mark.parametrize(
     ("argument", "changes"),
     [
         ("horizon", {"horizon": 0}),
         ("actions", {"actions": 2.5}),
         ("eta", {"eta": 0.5}),
-        ("epsilon", {"epsilon": 0.0}),
         ("delta", {"delta": 1.0}),
         ("log_class_size", {"log_class_size": -1.0}),
-        ("starts", {"starts": 2}),
         ("min_probability", {"starts": 2, "margin": 1, "complexity": 1, "min_probability": 0.6}),
-        ("margin", {"starts": 2, "margin": 2.0, "complexity": 1}),
+        ("margin", {"starts": 2, "margin": 2.0, "complexity": 1, "min_probability": 0.5}),
     ],
 )
 def test_errors_name_the_argument(argument, changes):
+    of_starts = {k: changes.pop(k) for k in list(changes) if k not in vars(SETTING)}
     with pytest.raises(ValueError, match=f"^{argument}: "):
-        budget(**changes)
+        StartSetting(setting=replace(SETTING, **changes), **of_starts)
+    with pytest.raises(ValueError, match=r"^epsilon: "):
+        decoding_budget(SETTING, epsilon=0.0)

@@ -45,8 +45,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -122,9 +121,9 @@ class Setting:
 
     def loss_times_n(self, reading: Reading) -> Fraction:
         """n_D times the bound of the loss ε: G·K times the one-step bound."""
-        _choice("reading", reading, Reading)
-        steps = self.horizon**2 if reading == "appendix" else self.horizon
-        return self.range * steps * self.errors_times_n(union=reading == "coupling")
+        power = {"algorithm": 1, "appendix": 2, "coupling": 1}[reading]
+        errors = self.errors_times_n(union=reading == "coupling")
+        return self.range * self.horizon**power * errors
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,6 @@ def start_budget(
     n_l = ⌈H·n_D(ε, δ/N²)⌉ with n_D of appendix B; n_t = ⌈G² ln(N²/δ)/(2ε²)⌉, printed with
     ln(N/δ); n₀ as in the module's table.
     """
-    _choice("reading", reading, StartReading)
     accuracy, setting, n = _real("epsilon", epsilon, "(0, inf)"), start.setting, start.starts
     each = replace(setting, log_class_size=setting.log_class_size + 2 * math.log(n))
     n_learn = _ceiling(setting.horizon * each.loss_times_n("appendix") / accuracy)
@@ -267,7 +265,6 @@ def regression_error(start: StartSetting, *, n: int) -> float:
 
 def regression_error_limit(start: StartSetting, *, reading: StartReading = "corrected") -> float:
     """Largest Δ at which clusters match start states one to one (see the module's table)."""
-    _choice("reading", reading, StartReading)
     n, mu = start.starts, Fraction(start.min_probability)
     y = 2 * mu / n
     share = {"printed": (1 - (1 - y) ** 2) / 32, "corrected": y / 32}
@@ -287,100 +284,13 @@ def purity_bound(start: StartSetting, *, error: float) -> float:
     return 1 - 2 * scale * pair_confusion_bound(start, error=error)
 
 
-# The table of `tasid budget`
+# What `tasid budget` puts beside these counts
 
-PAPER_SEEDS: dict[int, tuple[float, ...]] = {
-    5: (10_000, 9_000, 12_000, 10_000, 11_000),
-    10: (10_000, 11_000, math.inf, 11_000, math.inf),
-    20: (50_000, 48_000, 48_000, 48_000, 49_000),
-    40: (393_000, 391_000, 391_000, 393_000, 395_000),
-}
-"""Episodes to 0.95 of the robust value by horizon, for the paper's five seeds on the combination
-lock with 10 actions and η = 0.1 (appendix D); ∞ where a seed did not reach it."""
-BELIEF_METHOD = {10: 64, 20: 96, 40: 128, 100: 400}
+PAPER_EPISODES = {5: 10_000, 10: 11_000, 20: 48_000, 40: 393_000}
+"""Episodes to 0.95 of the robust value by horizon: median of the paper's five seeds on the
+combination lock with 10 actions and η = 0.1 (appendix D)."""
+BELIEF_EPISODES = {10: 64, 20: 96, 40: 128, 100: 400}
 """Episodes with which the median seed of the belief method has 0.95 of the robust value there."""
-
-
-@dataclass(frozen=True)
-class BudgetTable:
-    """Episode counts of the theory beside measured ones."""
-
-    horizon: int
-    actions: int
-    eta: float
-    epsilon: float
-    delta: float
-    log_class_size: float
-    return_range: float
-    n_decode: int
-    """n_D of Algorithm 2 as printed."""
-    n_total: int
-    """Episodes of Algorithm 2 as printed, (H−1)·n_D."""
-    readings: list[dict[str, Any]]
-    """Counts by reading."""
-    starts: list[dict[str, Any]]
-    """Counts of Algorithms 3 and 4 by reading; empty for one start state."""
-    practice: dict[str, Any]
-    """Measured episodes to 0.95 of the robust value on the lock: `paper`, `belief`, or None."""
-
-
-def budget(
-    *,
-    horizon: int = 40,
-    actions: int = 10,
-    eta: float = 0.1,
-    epsilon: float = 0.5,
-    delta: float = 0.1,
-    log_class_size: float | None = None,
-    return_range: float | None = None,
-    starts: int | None = None,
-    min_probability: float | None = None,
-    margin: float | None = None,
-    complexity: float | None = None,
-) -> BudgetTable:
-    """All counts for one setting.
-
-    Defaults: ln|F| of the paper's network on the lock, G = H, equally likely starts.
-    """
-    size = lock_class_size(horizon, actions) if log_class_size is None else log_class_size
-    setting = Setting(
-        horizon=horizon,
-        actions=actions,
-        eta=eta,
-        log_class_size=size,
-        delta=delta,
-        return_range=return_range,
-    )
-    printed = decoding_budget(setting, epsilon=epsilon)
-    readings = [
-        {"reading": reading, **vars(decoding_budget(setting, epsilon=epsilon, reading=reading))}
-        for reading in get_args(Reading)
-    ]
-    by_start = []
-    if starts is not None:
-        if margin is None or complexity is None:
-            raise ValueError(f"starts: {starts} start states need margin and complexity, too")
-        start = StartSetting(
-            setting=setting,
-            starts=starts,
-            min_probability=1 / max(starts, 1) if min_probability is None else min_probability,
-            margin=margin,
-            complexity=complexity,
-        )
-        for start_reading in get_args(StartReading):
-            start_counts = start_budget(start, epsilon=epsilon, reading=start_reading)
-            promise = {"suboptimality": 4 * epsilon, "failure": 3 * delta}
-            by_start.append({"reading": start_reading, **vars(start_counts), **promise})
-    measured = actions == 10 and eta == 0.1
-    seeds = PAPER_SEEDS.get(horizon) if measured else None
-    practice = {
-        "paper": None if seeds is None else int(median(seeds)),
-        "paper_seeds": None if seeds is None else [None if n == math.inf else n for n in seeds],
-        "belief": BELIEF_METHOD.get(horizon) if measured else None,
-    }
-    inputs = horizon, actions, eta, epsilon, delta, size, float(setting.range)
-    n_decode, n_total = printed.n_decode, printed.n_total
-    return BudgetTable(*inputs, n_decode, n_total, readings, by_start, practice)
 
 
 def lock_class_size(horizon: int, actions: int) -> float:
@@ -405,11 +315,6 @@ def _real(name: str, value: float, interval: str) -> Fraction:
     if not (above and below):
         raise ValueError(f"{name}: {value!r} is not a number in {interval}")
     return Fraction(value)
-
-
-def _choice(name: str, value: str, allowed: Any) -> None:
-    if value not in get_args(allowed):
-        raise ValueError(f"{name}: {value!r} is not one of {get_args(allowed)}")
 
 
 def _ceiling(amount: Fraction) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -143,7 +143,6 @@ def discover(
 
 
 def budget(
-    context: typer.Context,
     horizon: Annotated[int, typer.Option(help="Steps per episode H.")] = 40,
     actions: Annotated[int, typer.Option(help="Number of actions |A|.")] = 10,
     eta: Annotated[float, typer.Option(help="Perturbation level η.")] = 0.1,
@@ -162,14 +161,46 @@ def budget(
     """Episode counts of the theory beside what practice needs."""
     from tasid import theory
 
-    arguments = {name: value for name, value in context.params.items() if name != "as_json"}
-    output.answer(vars(theory.budget(**arguments)), _print_budget, as_json=as_json)
-
-
-def _print_budget(table: Mapping[str, Any]) -> None:
-    output.print_values(table)
-    for row in (*table["readings"], *table["starts"]):
-        print()
-        output.print_values(row)
-    print("\nmeasured on the combination lock, by method")
-    output.print_values(table["practice"])
+    if log_class_size is None:
+        log_class_size = theory.lock_class_size(horizon, actions)
+    setting = theory.Setting(
+        horizon=horizon,
+        actions=actions,
+        eta=eta,
+        log_class_size=log_class_size,
+        delta=delta,
+        return_range=return_range,
+    )
+    readings = {
+        reading: vars(theory.decoding_budget(setting, epsilon=epsilon, reading=reading))
+        for reading in get_args(theory.Reading)
+    }
+    of_starts = {}
+    if starts is not None:
+        if margin is None or complexity is None:
+            raise ValueError(f"starts: {starts} start states need --margin and --complexity, too")
+        start = theory.StartSetting(
+            setting=setting,
+            starts=starts,
+            min_probability=1 / max(starts, 1) if min_probability is None else min_probability,
+            margin=margin,
+            complexity=complexity,
+        )
+        promise = {"suboptimality": 4 * epsilon, "failure": 3 * delta}
+        of_starts = {
+            reading: vars(theory.start_budget(start, epsilon=epsilon, reading=reading)) | promise
+            for reading in get_args(theory.StartReading)
+        }
+    of_lock = actions == 10 and eta == 0.1
+    measured = {"paper": theory.PAPER_EPISODES, "belief": theory.BELIEF_EPISODES}
+    result = {
+        **vars(setting),
+        "return_range": float(setting.range),
+        "epsilon": epsilon,
+        "n_decode": readings["algorithm"]["n_decode"],
+        "n_total": readings["algorithm"]["n_total"],
+        "readings": readings,
+        "starts": of_starts,
+        "practice": {name: n.get(horizon) if of_lock else None for name, n in measured.items()},
+    }
+    output.answer(result, as_json=as_json)

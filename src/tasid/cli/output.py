@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -38,17 +38,26 @@ def answer(
         (words or print_values)(result)
 
 
-def print_values(result: Mapping[str, Any]) -> None:
-    """Names, values and what they mean, without lists and tables."""
+def print_values(result: Mapping[str, Any], *, inner: bool = False) -> None:
+    """Names, values and what they mean, then the tables of the result. Lists are left out.
+
+    A table within a table (`inner`) takes one line.
+    """
     from tasid.policies.evaluate import FIGURES
 
-    rows = []
+    rows: list[Row] = []
+    tables = {key: value for key, value in result.items() if isinstance(value, dict) and value}
     for key, value in result.items():
         name, note = FIGURES.get(key, (key.replace("_", " "), ""))
         if key == "return_ci95" and value is not None and value[0] is not None:
             name, value = "95 % interval", f"{value[0]:.4g} … {value[1]:.4g}"
+        if inner and key in tables:
+            value = "; ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in value.items())
         rows.append((name, None if isinstance(value, list | dict) else value, note))
     print_rows(rows)
+    for key, table in tables.items() if not inner else ():
+        print(f"\n{key.replace('_', ' ')}")
+        print_values(table, inner=True)
 
 
 def number(value: Any) -> str:
@@ -64,15 +73,6 @@ def print_rows(rows: Iterable[Row]) -> None:
     width = max((len(name) for name, _, _ in known), default=0) + 2
     for name, value, note in known:
         print(f"{name:<{width}}{value}" + (f"  ({note})" if note else ""))
-
-
-def print_table(rows: Sequence[Sequence[Any]]) -> None:
-    """Rows of a name and numbers, below a row of headings."""
-    cells = [[number(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for name, *others in cells:
-        right = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
-        print("  ".join([name.ljust(widths[0]), *right]))
 
 
 def progress(seconds_between_lines: float = 5.0) -> Callable[[Event], None]:

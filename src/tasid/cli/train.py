@@ -61,7 +61,7 @@ def train(
         if (folder / "config.json").exists():
             output.notice(f"{folder} keeps what was done; continue with --out {folder} --resume")
         raise
-    output.answer(done.summary, _print, as_json=as_json)
+    output.answer(done.summary, as_json=as_json)
 
 
 def _train_seeds(
@@ -83,21 +83,6 @@ def _train_seeds(
     except KeyboardInterrupt:
         output.notice(f"finished seeds are in {folder}; continue with --out {folder} --resume")
         raise
-    output.answer(done.summary(), _print_sweep, as_json=as_json)
+    output.answer(done.summary(), as_json=as_json)
     if done.errors:
         raise typer.Exit(1)
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    output.print_values(result)
-    for name in ("eta_estimate", "certificate"):
-        if result[name] is not None:
-            print(f"\n{name.replace('_', ' ')}")
-            output.print_values(result[name])
-
-
-def _print_sweep(result: Mapping[str, Any]) -> None:
-    figures = {name: values for name, values in result["summary"].items() if values}
-    rows = [(name.replace("_", " "), *values.values()) for name, values in figures.items()]
-    output.print_table([("", "mean", "median", "min", "max"), *rows])
-    print(f"{len(result['runs'])} runs in {result['out']}, {len(result['errors'])} failed")
