@@ -167,7 +167,8 @@ def agreement(
 
 def measure(options: argparse.Namespace, seed: int) -> dict[tuple[str, str], dict[str, float]]:
     """For every disturbance and robot, what `play` returns."""
-    env = tasid.make("building", eta=ETA, seed=seed, sensor=options.sensor, map=options.map)
+    task = {"map": options.map, "goal": options.goal}
+    env = tasid.make("building", eta=ETA, seed=seed, sensor=options.sensor, **task)
     folder = None if options.policies is None else options.policies / str(seed)
     if folder is not None and folder.is_dir():
         policy: Any = tasid.load(folder)
@@ -197,6 +198,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=256, help="disturbed episodes")
     parser.add_argument("--sensor", choices=["lidar", "camera"], default="lidar")
     parser.add_argument("--map", help="a ROS map (.yaml) or a text map instead of the office")
+    parser.add_argument("--goal", type=float, nargs=2, help="x and y, for a map that marks none")
     parser.add_argument("--policies", type=Path, help="folder of learned policies, by seed")
     parser.add_argument("--informed", action="store_true", help="measure the informed robot, too")
     parser.add_argument("--disturbances", nargs="*", choices=DISTURBANCES, default=DISTURBANCES)

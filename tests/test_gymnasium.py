@@ -363,7 +363,7 @@ ROOM = "######\n#S...#\n#...G#\n#...L#\n######"
 WORLDS = {
     LOCK: ("combination-lock", {"horizon": 5, "num_actions": 4, "seed": 7}),
     LAVA: ("lava-crossing", {"horizon": 8, "seed": 2}),
-    BUILDING: ("building", {"map": ROOM, "obstacles": 0.5, "horizon": 9, "seed": 1}),
+    BUILDING: ("building", {"map": ROOM, "sensor": "camera", "horizon": 9, "seed": 1}),
 }
 every_world = pytest.mark.parametrize("name", WORLDS)
 

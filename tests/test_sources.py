@@ -78,8 +78,6 @@ def test_an_optimal_plan_turns_round_instead_of_reversing():
     text = "G......S"
     route = greedy_route(AbstractSimulator.from_text_map(text, moves="drive", heading="E"))
     assert "back" not in route
-    cheap = AbstractSimulator.from_text_map(text, moves="drive", heading="E", reverse_cost=0.0)
-    assert greedy_route(cheap)[:7] == ["back"] * 7
     near = AbstractSimulator.from_text_map("GS", moves="drive", heading="E")
     assert greedy_route(near)[0] == "back"  # a single cell is cheaper to reverse
 

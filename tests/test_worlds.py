@@ -30,12 +30,7 @@ WORLDS = {
     "combination-lock": {"horizon": 5, "num_actions": 4, "eta": 0.3, "seed": 2},
     "lava-crossing": {"horizon": 9, "eta": 0.3, "seed": 2},
     "building": {"map": ROOM, "horizon": 9, "eta": 0.3, "seed": 2},
-    "building with obstacles": {
-        "map": ROOM.replace("L", "."),
-        "horizon": 24,
-        "obstacles": 0.5,
-        "seed": 1,
-    },
+    "building with a camera": {"map": ROOM, "sensor": "camera", "horizon": 24, "seed": 1},
 }
 WIDTH = 2048
 every_world = pytest.mark.parametrize("name", WORLDS)
@@ -244,7 +239,7 @@ def test_values_at_height_11(eta, robust, nominal, robust_mean, nominal_mean):
         assert mean == pytest.approx(expected, abs=0.06)
 
 
-def minigrid(text, see_through_walls):
+def minigrid(text):
     """The map in Minigrid, whose own wrapper draws what an agent observes."""
     from minigrid.core.grid import Grid
     from minigrid.core.world_object import Goal, Lava, Wall
@@ -264,20 +259,19 @@ def minigrid(text, see_through_walls):
 
     env = Crossing(
         mission_space=MissionSpace(lambda: ""), width=len(rows[0]), height=len(rows),
-        max_steps=9, agent_view_size=7, see_through_walls=see_through_walls,
+        max_steps=9, agent_view_size=7,
     )  # fmt: skip
     wrapped = RGBImgPartialObsWrapper(env, tile_size=8)
     wrapped.reset()
     return env, wrapped
 
 
-@pytest.mark.parametrize("see_through_walls", [False, True])
-def test_pictures_are_minigrids(see_through_walls):
+def test_pictures_are_minigrids():
     text = lava_map()
-    env, wrapped = minigrid(text, see_through_walls)
+    env, wrapped = minigrid(text)
     layout = lava_simulator(text).layout
     poses = np.column_stack([layout.positions, layout.headings])[::7]
-    views = agent_views(layout.cells, poses, see_through_walls=see_through_walls)
+    views = agent_views(layout.cells, poses)
     for (row, column, heading), picture in zip(poses, compose(views), strict=True):
         env.agent_pos, env.agent_dir = (column, row), (heading - 1) % 4
         assert_array_equal(wrapped.observation(env.gen_obs())["image"], picture)

@@ -41,14 +41,15 @@ MAX_CELLS = 25_000_000
 
 @dataclass(frozen=True)
 class GridRewards:
-    """Rewards of a step by the cell it enters; absorbing cells give none afterwards."""
+    """Rewards of a step by the cell it enters; absorbing cells give none afterwards.
+
+    The action `back` costs another step: with equal costs for both directions an optimal plan
+    would reverse over long distances instead of turning round.
+    """
 
     goal_reward: float = 1.0
     hazard_reward: float = -1.0
     step_reward: float = -0.01
-    reverse_cost: float | None = None
-    """Extra cost of the action `back`; None: as much as a step costs. With equal costs for both
-    directions an optimal plan reverses over long distances instead of turning round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +219,7 @@ class Grid:
         entering = [rewards.goal_reward, rewards.hazard_reward]
         reward = np.select([there == GOAL, there == HAZARD], entering, rewards.step_reward)
         if "back" in (names := ACTIONS[self.moves]):
-            extra = rewards.reverse_cost
-            reward[:, names.index("back")] -= abs(rewards.step_reward) if extra is None else extra
+            reward[:, names.index("back")] -= abs(rewards.step_reward)
         reward[np.isin(here, (GOAL, HAZARD))] = 0.0
         places = self.places(poses)
         grid = GridLayout(
@@ -268,7 +268,7 @@ def from_text_map(
     heading, headings
         Heading at the start and number of headings (4 or 8) for moves that turn.
     rewards
-        Fields of `GridRewards`: goal_reward, hazard_reward, step_reward, reverse_cost.
+        Fields of `GridRewards`: goal_reward, hazard_reward, step_reward.
 
     Returns
     -------

@@ -289,7 +289,7 @@ def from_occupancy_map(
         As in `from_text_map`.
     options
         Arguments of `Lattice.build`: cell_size, robot_radius, unknown, hazards, headings;
-        and fields of `GridRewards`: goal_reward, hazard_reward, step_reward, reverse_cost.
+        and fields of `GridRewards`: goal_reward, hazard_reward, step_reward.
 
     Returns
     -------

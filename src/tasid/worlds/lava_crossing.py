@@ -72,7 +72,6 @@ def lava_crossing(
     noise: bool = True,
     text_map: str | None = None,
     horizon: int | None = None,
-    see_through_walls: bool = False,
     per_step: bool = True,
     starts: int | None = None,
     landmarks: str = "distinct",
@@ -92,8 +91,6 @@ def lava_crossing(
         A map to use instead, as in `AbstractSimulator.from_text_map`; agents start facing east.
     horizon
         Three times the route of the robust plan by default.
-    see_through_walls
-        Do walls hide nothing? (Minigrid's option.)
     starts
         Number of docks where episodes begin, all equally likely; with `text_map`, its 'S'.
     landmarks
@@ -111,9 +108,7 @@ def lava_crossing(
     assert sim.layout is not None
     painted = text_map is None and landmarks == "distinct" and height > 11
     tiles = paint_walls(sim.layout.cells) if painted else sim.layout.cells
-    emission = picture_emission(
-        sim.layout, tiles, noise=bool(noise), see_through_walls=bool(see_through_walls)
-    )
+    emission = picture_emission(sim.layout, tiles, noise=bool(noise))
     world = perturb(sim, eta=eta, seed=seed, per_step=bool(per_step))
     return BlockMDP(world, emission, name=NAME, options=options)
 
@@ -206,12 +201,12 @@ def pixel_noise(keys: jax.Array) -> list[jax.Array]:
 
 
 def picture_emission(
-    layout: GridLayout, tiles: NDArray[np.uint8], *, noise: bool, see_through_walls: bool
+    layout: GridLayout, tiles: NDArray[np.uint8], *, noise: bool
 ) -> PictureEmission:
     """Pictures of every state of a map with poses."""
     assert layout.headings is not None
     poses = np.column_stack([layout.positions, layout.headings])
-    views = agent_views(tiles, poses, see_through_walls=see_through_walls)
+    views = agent_views(tiles, poses)
     if noise:
         views[views == HIDDEN] = FREE  # noise covers both
     distinct, picture_of = np.unique(views.reshape(len(views), -1), axis=0, return_inverse=True)
@@ -219,9 +214,7 @@ def picture_emission(
     return PictureEmission(on_device(picture_of.ravel(), np.int32), on_device(pictures), noise)
 
 
-def agent_views(
-    tiles: NDArray[np.uint8], poses: NDArray[np.integer], *, see_through_walls: bool = False
-) -> NDArray[np.uint8]:
+def agent_views(tiles: NDArray[np.uint8], poses: NDArray[np.integer]) -> NDArray[np.uint8]:
     """Tiles in front of poses (row, column, heading) [N, 3]: [N, VIEW, VIEW], rows far to near.
 
     The agent is at the centre of the last row and looks up. Outside of the map is wall.
@@ -234,8 +227,7 @@ def agent_views(
     inside = np.clip(places, 0, np.array(tiles.shape) - 1)
     views = tiles[inside[..., 0], inside[..., 1]]
     views[(places != inside).any(axis=-1)] = WALL
-    if not see_through_walls:
-        views[~_visible((views != WALL) & (views < PAINTED))] = HIDDEN
+    views[~_visible((views != WALL) & (views < PAINTED))] = HIDDEN
     views[:, -1, VIEW // 2] = AGENT
     return views
 

@@ -2,9 +2,9 @@
 
 The paper's running example. The latent state is a pose: a place of a lattice over an occupancy map
 and a heading. The robot drives forward or back, turns left or right, or stays, and sometimes does
-another of these. It never stands twice at the same point of its cell; light, people and chairs
-differ between episodes; a door may be closed that is open on the map. The task is a delivery: from
-a dock to the goal, without falling down the stairs.
+another of these. It never stands twice at the same point of its cell; the light differs between
+episodes; a door may be closed that is open on the map. The task is a delivery: from a dock to the
+goal, without falling down the stairs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, WALL
 from tasid.planning import perturb
@@ -27,8 +26,7 @@ from tasid.sources.occupancy import Lattice, OccupancyMap, Place, read_map
 from tasid.storage import plain_json
 from tasid.targets.block import BlockMDP
 from tasid.worlds import check_options, robust_horizon
-from tasid.worlds.building.circumstances import obstacles_on_route
-from tasid.worlds.building.sensors import make_sensor
+from tasid.worlds.building.sensors import Light, make_sensor
 
 NAME = "building"
 ANYWHERE = "anywhere"
@@ -64,14 +62,12 @@ def building(
     per_step: bool = False,
     horizon: int | None = None,
     step_reward: float = -0.005,
-    reverse_cost: float | None = None,
     beams: int = 64,
     range_limit: float = 10.0,
     noise: float = 0.03,
     dropout: float = 0.03,
     jitter: float | None = None,
     turn_jitter: float = 3.0,
-    obstacles: float = 0.0,
     closed_doors: Sequence[Sequence[float]] = (),
     seed: int = 0,
 ) -> BlockMDP:
@@ -87,30 +83,28 @@ def building(
     cell_size, robot_radius, headings, unknown, hazards
         As in `tasid.sources.occupancy.Lattice.build`.
     start, goal
-        (x, y) or (x, y, heading), and (x, y). By default those of the map; without any, the goal is
-        a far end of the largest area.
+        (x, y) or (x, y, heading), and (x, y). By default those of the map; a goal must be given
+        where the map marks none.
     starts
         Number of docks where episodes begin, all equally likely, or "anywhere": at any pose.
     eta, per_step
         Largest probability of a slip; whether slips differ from step to step, too.
     horizon
         Three times the longest route of the robust plan by default.
-    step_reward, reverse_cost
+    step_reward
         As in `GridRewards`; the goal earns 1, a hazard −1.
     beams, range_limit, noise, dropout
         Of the lidar: number, limit, standard deviation, and probability that a beam returns 0.
     jitter, turn_jitter
         Largest deviation from the point of a cell, 0.2 m or half a narrow cell by default, and from
         the heading.
-    obstacles
-        Share of episodes in which a person or a chair stands on the route.
     closed_doors
         Points (x, y) in doors that are closed but open on the map.
     """
     jitter = min(JITTER, cell_size / 2) if jitter is None else jitter
     options = plain_json(locals(), NAME)
     limits = {"beams": (1, 4096), "range_limit": (0.1, 1e3), "noise": (0, 10), "dropout": (0, 1)}
-    limits |= {"jitter": (0, cell_size / 2), "turn_jitter": (0, 45), "obstacles": (0, 1)}
+    limits |= {"jitter": (0, cell_size / 2), "turn_jitter": (0, 45)}
     check_options(options, limits, {"sensor": SENSORS})
     if starts != ANYWHERE and (isinstance(starts, str) or starts < 1):
         raise ValueError(f"starts: {starts!r} is neither a number of docks nor {ANYWHERE!r}")
@@ -121,12 +115,12 @@ def building(
     robot = {name: options[name] for name in ("cell_size", "robot_radius", "unknown", "headings")}
     build: Any = partial(Lattice.build, **robot)
     lattice = build(picture, hazards=zones if hazards is None else hazards)
-    docks, goals = _choose_ends(lattice, docks, goals, 1 if starts == ANYWHERE else int(starts))
+    docks = _choose_docks(lattice, docks, goals, 1 if starts == ANYWHERE else int(starts))
     grid = lattice.grid(goals, "drive")
     sim = grid.simulator(
         [lattice.start(grid, dock, goals) for dock in docks],
         horizon=LONGEST if horizon is None else horizon,
-        rewards=GridRewards(step_reward=step_reward, reverse_cost=reverse_cost),
+        rewards=GridRewards(step_reward=step_reward),
         source=source,
         **lattice.layout,
     )
@@ -139,16 +133,13 @@ def building(
     true_lattice, true_sim = lattice, sim
     if closed_doors:
         true_lattice, true_sim = _close_doors(lattice, grid, sim, build, closed_doors)
-    emission, pixels = make_sensor(
-        true_lattice.picture, true_lattice.points[places], sim.layout, options
-    )
     return BlockMDP(
         perturb(true_sim, eta=eta, seed=seed, per_step=per_step),
-        emission,
+        make_sensor(true_lattice.picture, true_lattice.points[places], sim.layout, options),
         name=NAME,
         options=options,
         simulator=sim,
-        circumstances=obstacles_on_route(sim, pixels, chance=obstacles, pixel=picture.resolution),
+        circumstances=Light(),
     )
 
 
@@ -173,23 +164,15 @@ def _read_task(
     return picture, "text map", hazards, points(starts), points(np.argwhere(cells == GOAL))
 
 
-def _choose_ends(lattice: Lattice, docks: Points, goals: Points, number: int) -> list[Points]:
-    """This many docks, and the goals; chosen where the map marks none.
+def _choose_docks(lattice: Lattice, docks: Points, goals: Points, number: int) -> Points:
+    """This many docks; chosen where the map marks fewer.
 
-    The goal is then the place farthest from the first dock, or else an end that is far from the
-    widest place. Docks are some forty steps from the goal and as far from each other as possible.
+    Docks are some forty steps from the goal and as far from each other as possible.
     """
+    if not goals:
+        raise SimulatorError("goal: None, and the map marks none; give a point (x, y)")
     docks = list(docks[:number])
     places = [lattice.locate("start", dock) for dock in docks]
-    if not goals:
-        end = places[:1]
-        if not end:
-            room = ndimage.distance_transform_edt(np.pad(lattice.drivable, 1))[1:-1, 1:-1]
-            row, column = np.unravel_index(room.argmax(), room.shape)
-            offset = np.array([column + 0.5, len(room) - row - 0.5]) * lattice.picture.resolution
-            widest = lattice.locate("map", (lattice.picture.corner + offset).tolist())
-            end = [_farthest(_steps(lattice, [widest]))]
-        goals = [lattice.points[_farthest(_steps(lattice, end))].tolist()]
     taken = [*(lattice.locate("goal", goal) for goal in goals), *places]
     steps = _steps(lattice, taken[: len(goals)])
     steps[tuple(np.transpose(taken))] = -1
@@ -203,7 +186,7 @@ def _choose_ends(lattice: Lattice, docks: Points, goals: Points, number: int) ->
         taken.append(pool[np.min(apart, axis=0).argmax()])
         heading = names[(names.index("E") + turn) % len(names)]
         docks.append((*lattice.points[tuple(taken[-1])].tolist(), heading))
-    return [docks, goals]
+    return docks
 
 
 def _steps(lattice: Lattice, places: Sequence[Place]) -> NDArray[np.int64]:
@@ -214,11 +197,6 @@ def _steps(lattice: Lattice, places: Sequence[Place]) -> NDArray[np.int64]:
     for number, level in enumerate(walk.levels(walk.poses(np.array(places), 0))):
         steps[tuple(walk.places(level).T)] = number
     return np.where(lattice.cells == FREE, steps, -1)
-
-
-def _farthest(steps: NDArray[np.int64]) -> Place:
-    row, column = np.unravel_index(steps.argmax(), steps.shape)
-    return int(row), int(column)
 
 
 def _close_doors(

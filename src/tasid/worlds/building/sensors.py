@@ -1,8 +1,8 @@
-"""The robot's sensors: a lidar or a camera.
+"""The robot's sensors: a lidar or a camera, and the light.
 
 A robot never stands twice at the same point: its position is uniform in a square around the point
 of its state, its heading within a few degrees. Sensors measure on the true map, closed doors
-included, and observe the obstacle of the episode.
+included. The light differs between episodes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.layout import FREE, GridLayout
+from tasid.planning import PerturbedMDP
 from tasid.sources.occupancy import OccupancyMap
-from tasid.targets.block import Emission, on_device
+from tasid.targets.block import Emission, Worlds, on_device
 from tasid.worlds import mix, random_bits, uniform
-from tasid.worlds.building.circumstances import Episode
 from tasid.worlds.building.rays import cast, square_table
 
 POSE_WORDS = 3
@@ -40,6 +40,8 @@ FLOOR, PLASTER = (112.0, 104.0, 92.0), (206.0, 208.0, 204.0)
 """Colours of floor and ceiling."""
 GRAIN = 20
 """Width of the uniform sensor noise in levels."""
+DARKEST, BRIGHTEST, TINT = 0.75, 1.15, 0.08
+"""Range of the brightness, and how much each colour may deviate from it."""
 _SLOPES = (np.arange(SIDE) + 0.5 - SIDE / 2) / (SIDE / 2)
 """Of columns to the right and of rows downward, at distance 1."""
 
@@ -87,14 +89,26 @@ class Surroundings:
         return cast(self.table, pose.x, pose.y, dx, dy, limit / self.pixel)
 
 
-def distance_to_obstacle(pose: Pose, episode: Episode, dx: jax.Array, dy: jax.Array) -> jax.Array:
-    """Pixels along unit vectors [n, rays] to the obstacle's circle; ∞ where they miss it."""
-    radius = episode.radius[:, None]
-    east, north = episode.x[:, None] - pose.x, episode.y[:, None] - pose.y
-    along = east * dx + north * dy
-    reach = along * along - (east * east + north * north - radius * radius)
-    near = jnp.maximum(along - jnp.sqrt(jnp.maximum(reach, 0.0)), 0.0)
-    return jnp.where((reach > 0) & (along > 0) & (radius > 0), near, jnp.inf)
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Light:
+    """The light of an episode, drawn from its key."""
+
+    def draw(self, keys: jax.Array) -> jax.Array:
+        """Factors of red, green and blue for each key, [n, 3]."""
+        number = uniform(random_bits(keys, 6))
+        brightness = DARKEST + (BRIGHTEST - DARKEST) * number[:, 2:3]
+        return brightness * (1.0 + TINT * (2.0 * number[:, 3:6] - 1.0))
+
+    def obstruct(
+        self, drawn: Any, keys: jax.Array, states: jax.Array, actions: jax.Array
+    ) -> jax.Array:
+        """Light is in nobody's way."""
+        return actions
+
+    def worlds(self, world: PerturbedMDP) -> Worlds:
+        """One for every light."""
+        return ((1.0, world),)
 
 
 @jax.tree_util.register_dataclass
@@ -127,10 +141,15 @@ class LidarEmission:
         """Readings are in 0 … limit."""
         return 0.0, self.limit
 
-    def __call__(self, keys: jax.Array, states: jax.Array, episode: Episode) -> jax.Array:
+    def __call__(self, keys: jax.Array, states: jax.Array, light: jax.Array) -> jax.Array:
         bits = random_bits(keys, POSE_WORDS + 3 * self.beams)
         pose = self.surroundings.pose(bits[:, :POSE_WORDS], states)
-        exact = self.ranges(pose, episode)
+        angles = 2 * np.pi * np.arange(self.beams) / self.beams
+        ahead, left = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        dx = pose.ahead_x * ahead - pose.ahead_y * left
+        dy = pose.ahead_y * ahead + pose.ahead_x * left
+        walls = self.surroundings.cast(pose, dx, dy, self.limit)
+        exact = jnp.minimum(walls * self.surroundings.pixel, self.limit)
         first, second, third = jnp.split(bits[:, POSE_WORDS:], 3, axis=1)
         low = jnp.uint32(0xFFFF)
         parts = [first & low, first >> 16, second & low, second >> 16]
@@ -140,24 +159,13 @@ class LidarEmission:
         reading = jnp.where(exact < self.limit, reading, self.limit)
         return jnp.where(uniform(third) < self.dropout, 0.0, reading)
 
-    def ranges(self, pose: Pose, episode: Episode) -> jax.Array:
-        """Exact ranges in metres, [n, beams]."""
-        angle = 2 * np.pi * np.arange(self.beams) / self.beams
-        ahead, left = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
-        dx = pose.ahead_x * ahead - pose.ahead_y * left
-        dy = pose.ahead_y * ahead + pose.ahead_x * left
-        walls = self.surroundings.cast(pose, dx, dy, self.limit)
-        nearest = jnp.minimum(walls, distance_to_obstacle(pose, episode, dx, dy))
-        return jnp.minimum(nearest * self.surroundings.pixel, self.limit)
-
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class CameraEmission:
     """x = a picture of the area in front of the robot, uint8 [64, 64, 3].
 
-    Every column is one ray: a wall, whose colour changes along it, between floor and ceiling, and
-    the obstacle in front of it.
+    Every column is one ray: a wall, whose colour changes along it, between floor and ceiling.
     """
 
     surroundings: Surroundings
@@ -166,7 +174,7 @@ class CameraEmission:
     dtype = "uint8"
     bounds = (0, 255)
 
-    def __call__(self, keys: jax.Array, states: jax.Array, episode: Episode) -> jax.Array:
+    def __call__(self, keys: jax.Array, states: jax.Array, light: jax.Array) -> jax.Array:
         bits = random_bits(keys, POSE_WORDS + math.prod(self.shape) // 4)
         pose = self.surroundings.pose(bits[:, :POSE_WORDS], states)
         pixel, aside = self.surroundings.pixel, jnp.asarray(_SLOPES, jnp.float32)
@@ -175,12 +183,8 @@ class CameraEmission:
         dy = (pose.ahead_y - aside * pose.ahead_x) / stretch
         distance = self.surroundings.cast(pose, dx, dy, FARTHEST)
         wall = _wall_colors((pose.x + distance * dx) * pixel, (pose.y + distance * dy) * pixel)
-        nearer = distance_to_obstacle(pose, episode, dx, dy)
-        # Absent or behind a wall: at a depth that no row of the picture meets.
-        nearer = jnp.where(nearer < distance, jnp.maximum(nearer * pixel, 0.05), -1e9)
-        columns = distance * pixel / stretch, nearer / stretch, wall
         # Without the barrier XLA computes columns again for every pixel.
-        depth, obstacle, wall = jax.lax.optimization_barrier(columns)
+        depth, wall = jax.lax.optimization_barrier((distance * pixel / stretch, wall))
 
         down = aside[:, None]
         height = EYE - down * depth[:, None]
@@ -189,12 +193,9 @@ class CameraEmission:
         far = jnp.where(on_wall, depth[:, None], level)[..., None]
         plain = jnp.where(height[..., None] < 0, jnp.array(FLOOR), jnp.array(PLASTER))
         color = jnp.where(on_wall[..., None], wall[:, None], plain) / (1.0 + HAZE * far)
-        top = EYE - down * obstacle[:, None]
-        hit = (top > 0.0) & (top < episode.height[:, None, None])
-        color = jnp.where(hit[..., None], episode.clothes[:, None, None], color)
         grain = jax.lax.bitcast_convert_type(bits[:, POSE_WORDS:], jnp.uint8)
         noise = GRAIN * (grain.reshape(color.shape) / 255.0 - 0.5)
-        return jnp.clip(color * episode.light[:, None, None] + noise, 0, 255).astype(jnp.uint8)
+        return jnp.clip(color * light[:, None, None] + noise, 0, 255).astype(jnp.uint8)
 
 
 def _wall_colors(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -214,11 +215,11 @@ def make_sensor(
     points: NDArray[np.float64],
     layout: GridLayout,
     options: Mapping[str, Any],
-) -> tuple[Emission, NDArray[np.float64]]:
-    """The sensor that `options` choose, and the points of the states in its pixels, [S, 2].
+) -> Emission:
+    """The sensor that `options` choose.
 
-    `points` are in metres. A robot never stands in a solid pixel: the square in which it may be is
-    smaller where there is less room.
+    `points` of the states are in metres, [S, 2]. A robot never stands in a solid pixel: the square
+    in which it may be is smaller where there is less room.
     """
     # Row 0 at the bottom, cut to the free part with a border of solid pixels.
     solid = np.pad(picture.pixels[::-1] != FREE, 1, constant_values=True)
@@ -244,4 +245,4 @@ def make_sensor(
         "lidar": LidarEmission(surroundings, noise, dropout, beams, limit),
         "camera": CameraEmission(surroundings),
     }
-    return sensors[options["sensor"]], points
+    return sensors[options["sensor"]]
