@@ -13,7 +13,7 @@ from PIL import Image
 
 import tasid
 from tasid.layout import HAZARD, WALL
-from tasid.report.figures import PALETTE, bar_chart, line_chart, svg
+from tasid.report.figures import PALETTE, line_chart, svg
 from tasid.report.maps import map_view, plan_figure, save_plan
 from tasid.report.page import Section, Table, figure, number, render_page, write_report
 from tasid.report.watch import watch
@@ -94,7 +94,7 @@ def test_unknown_values_are_not_printed(run_page, tmp_path, monkeypatch):
 
 
 def test_hostile_texts_are_escaped():
-    chart = figure(bar_chart({HOSTILE: 1.0, "b": -2.0}, xlabel=HOSTILE), HOSTILE)
+    chart = figure(line_chart([1], [2], xlabel=HOSTILE, ylabel=HOSTILE), HOSTILE)
     table = Table([HOSTILE], [[HOSTILE], [None], [0.5]], HOSTILE)
     section = Section(
         HOSTILE, [HOSTILE], [HOSTILE], [(HOSTILE, 1, HOSTILE)], [chart], [table], HOSTILE, [b"\x00"]

@@ -49,8 +49,6 @@ class RobustPlan:
     """Ṽ at the start: the value of ρ in its worst η-perturbation."""
     values: NDArray[np.float64] | None = field(repr=False)
     """Ṽ [H+1, S] if kept; NaN at pairs that were not swept."""
-    states_swept: int
-    """Number of (h, s) pairs with a computed action; H·S for complete plans."""
 
     def action(self, h: int, s: int) -> int:
         """ρ_h(s)."""
@@ -116,8 +114,8 @@ def robust_dp(
     if not reachable_only:
         keep, avoid = ["actions", *["values"] * keep_values], simulator.hazards is not None
         result = sweep(simulator, eta=eta, avoid_hazards=avoid, keep=keep)
-        worst_case, pairs = start_value(simulator, result.value), shape[0] * shape[1]
-        return RobustPlan(simulator, eta, result.actions, worst_case, result.values, pairs)
+        worst_case = start_value(simulator, result.value)
+        return RobustPlan(simulator, eta, result.actions, worst_case, result.values)
 
     states = _reachable(simulator)
     part = robust_dp(_renumbered(simulator, states), eta=eta, keep_values=keep_values)
@@ -126,7 +124,7 @@ def robust_dp(
     if part.values is not None:
         values = np.full((shape[0] + 1, shape[1]), np.nan)
         values[:, states] = part.values
-    return RobustPlan(simulator, eta, actions, part.start_value, values, part.states_swept)
+    return RobustPlan(simulator, eta, actions, part.start_value, values)
 
 
 def _reachable(sim: AbstractSimulator) -> NDArray[np.intp]:

@@ -38,11 +38,9 @@ PALETTE = {
 REFERENCES = {
     "robust_value": PALETTE["robust"],
     "optimal_value": PALETTE["optimal"],
-    "nominal_plan_value": PALETTE["nominal"],
     "open_loop_value": PALETTE["open_loop"],
-    "worst_case_value": PALETTE["muted"],
 }
-"""Colours of the exact values that stand beside the return."""
+"""Colours of the exact values that are drawn beside the return."""
 
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "tasid",  # equal figures give equal bytes
@@ -119,30 +117,6 @@ def line_chart(
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if references:
         figure.legend(fontsize=8.5, loc="outside upper right", ncols=3)
-    return figure
-
-
-@style()
-def bar_chart(
-    values: Mapping[str, float], *, xlabel: str, interval: tuple[float, float] | None = None
-) -> Figure:
-    """Horizontal bars with their values, and the interval of the first one if it is known."""
-    figure = Figure(figsize=(4.8, 0.8 + 0.32 * len(values)), layout="constrained")
-    axes = figure.add_subplot(xlabel=xlabel)
-    colours = {FIGURES[key][0]: colour for key, colour in REFERENCES.items()}
-    colour = [colours.get(name, PALETTE["learned"]) for name in values]
-    axes.barh(range(len(values)), list(values.values()), 0.62, color=colour)
-    ends = [max(value, 0.0) for value in values.values()]
-    if interval is not None:
-        axes.plot(interval, (0, 0), color=PALETTE["ink"], linewidth=2)
-        ends[0] = max(ends[0], interval[1])
-    for row, (end, value) in enumerate(zip(ends, values.values(), strict=True)):
-        text = f"{value:.4g}".replace("-", "−")
-        axes.annotate(text, (end, row), (4, 0), textcoords="offset points", va="center", size=9)
-    axes.set_yticks(range(len(values)), list(values))
-    axes.invert_yaxis()
-    axes.margins(x=0.15)
-    axes.grid(visible=False, axis="y")
     return figure
 
 

@@ -205,41 +205,6 @@ def plan_figure(
 
 
 @style()
-def graph_figure(simulator: AbstractSimulator, confidence: NDArray[np.float64]) -> Figure:
-    """States in columns by their distance from the start, and where actions [S, A] lead.
-
-    Arrows are as opaque as they are sure.
-    """
-    successor, number = simulator.intended(0), simulator.num_states
-    depth = np.full(number, -1)
-    frontier, distance = np.unique(simulator.starts), 0
-    while frontier.size:
-        depth[frontier] = distance
-        following = np.unique(successor[frontier])
-        frontier, distance = following[depth[following] < 0], distance + 1
-    depth[depth < 0] = distance
-    rank = np.array([(depth[:s] == depth[s]).sum() for s in range(number)])
-    y = rank - np.bincount(depth)[depth] / 2
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    axes.axis("off")
-    edges = dict[tuple[int, int], float]()
-    for (s, a), to in np.ndenumerate(successor):
-        pair = int(s), int(to)
-        edges[pair] = max(edges.get(pair, 0.1), float(confidence[s, a]))
-    for (begin, end), sure in edges.items():
-        if begin != end:
-            look = {"color": PALETTE["learned"], "alpha": sure, "arrowstyle": "->", "shrinkB": 4}
-            look["connectionstyle"] = f"arc3,rad={0.0 if depth[end] > depth[begin] else 0.3}"
-            axes.annotate("", (depth[end], y[end]), (depth[begin], y[begin]), arrowprops=look)
-    axes.scatter(depth, y, s=18, color=PALETTE["ink"], zorder=4)
-    if number <= 60:
-        for s in range(number):
-            axes.annotate(state_name(simulator, s, 10), (depth[s], y[s] + 0.12), fontsize=7)
-    return figure
-
-
-@style()
 def means_figure(
     simulator: AbstractSimulator, means: NDArray[np.float32], most: int = 120
 ) -> Figure:

@@ -19,17 +19,12 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
 import tasid
+from tasid.planning import robust_dp
 from tasid.policies import load
 from tasid.policies.evaluate import FIGURES
 from tasid.policy import Policy
-from tasid.report.figures import REFERENCES, bar_chart, is_number, line_chart, svg
-from tasid.report.maps import (
-    action_name,
-    graph_figure,
-    means_figure,
-    plan_figure,
-    state_name,
-)
+from tasid.report.figures import REFERENCES, is_number, line_chart, svg
+from tasid.report.maps import action_name, means_figure, plan_figure, state_name
 from tasid.report.watch import watch
 from tasid.simulator import AbstractSimulator
 from tasid.storage import ArtifactError, read_artifact, read_json, write_bytes_atomically
@@ -183,26 +178,18 @@ def _headline(result: Mapping[str, Any]) -> Section:
     notes = NOTES | {"return_mean": f"95 % interval {number(low)} … {number(high)}"}
     known = {key: note for key, note in notes.items() if result.get(key) is not None}
     numbers = [(_title(key), result[key], note) for key, note in known.items()]
-    paragraphs, figures = [], []
+    paragraphs = []
     open_loop: Any = result.get("open_loop_value")
     if is_number(open_loop) and open_loop > result["robust_value"] / 2:
         text = "A policy that ignores observations earns more than half of the robust value here: "
         paragraphs.append(text + "a high return is weak evidence of learning. Judge by the skill.")
-    if is_number(result.get("return_mean")):
-        values = {"learned policy": result["return_mean"]}
-        exact = {_title(key): result.get(key) for key in REFERENCES}
-        values |= {name: value for name, value in exact.items() if is_number(value)}
-        interval = (low, high) if is_number(low) else None
-        chart = bar_chart(values, xlabel="mean return", interval=interval)
-        figures.append(figure(chart, "Mean return of the policy and exact values."))
-    return Section("Result", result.get("warnings", ()), paragraphs, numbers, figures)
+    return Section("Result", result.get("warnings", ()), paragraphs, numbers)
 
 
 def _learning(result: Mapping[str, Any]) -> Section:
     """How the return, the regret or the loss developed, and the accuracy at the end."""
     history, drawings = result.get("history", ()), []
-    keys = ("robust_value", "optimal_value", "open_loop_value")
-    exact = {key: result[key] for key in keys if is_number(result.get(key))}
+    exact = {key: result[key] for key in REFERENCES if is_number(result.get(key))}
     for key, name in QUANTITIES.items():
         rows = [event for event in history if is_number(event.get(key))]
         x, xlabel = ("step", "step h") if key == "validation_loss" else ("episodes", "episodes")
@@ -239,28 +226,23 @@ def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
     """Runs side by side."""
     keys = "return_mean robust_value optimal_value ratio skill episodes decoder_accuracy seconds"
     results = {run.name: read_json(run / "result.json") for run in runs}
-    figures = []
-    for key in ("ratio", "return_mean", "episodes"):
-        bars = {name: r[key] for name, r in results.items() if is_number(r.get(key))}
-        if bars:
-            figures.append(figure(bar_chart(bars, xlabel=_title(key))))
     rows = [{"run": name} | {k: r.get(k) for k in keys.split()} for name, r in results.items()]
     warnings = [f"{name}: {text}" for name, r in results.items() for text in r.get("warnings", ())]
     if (folder / "sweep.json").exists():
         errors = read_json(folder / "sweep.json")["errors"]
         warnings += [f"seed {seed} failed: {text}" for seed, text in errors.items()]
-    section = Section("Runs", warnings, figures=figures, tables=[_table(rows)])
+    section = Section("Runs", warnings, tables=[_table(rows)])
     return render_page(f"{folder.resolve().name}: {len(runs)} runs", [section])
 
 
 def _discovery_page(folder: Path) -> str:
-    """A discovered map: its graph, the mean observation of each state, doubts, and exploration."""
+    """A discovered map: its plan, the mean observation of each state, doubts, and exploration."""
     sim, artifact = AbstractSimulator.load(folder), read_artifact(folder / "discovery")
     found, arrays = artifact.metadata, artifact.arrays
     confidence, tried, history = arrays["confidence"], arrays["tried"], found["history"]
     keys = ("episodes", "states", "eta", "finished")
-    text = "Each arrow is an action's likeliest successor; the fainter, the less sure."
-    drawings = [figure(graph_figure(sim, confidence), text)]
+    plan = robust_dp(sim, eta=found["eta"])
+    drawings = [figure(plan_figure(plan), "Routes if every action has its intended outcome.")]
     drawings.append(figure(means_figure(sim, arrays["means"]), "Mean observation of each state."))
     for key in ("states", "open_pairs"):
         line = [event["episodes"] for event in history], [event[key] for event in history]
