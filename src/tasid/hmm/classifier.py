@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Float32, Float64, Int
 from numpy.typing import NDArray
 
 from tasid.hmm.emissions import Emission
@@ -23,7 +24,7 @@ SMALLEST = 1e-9
 PREFIX = "parameters."
 """Of the names of stored parameters."""
 
-Floats = NDArray[np.float32]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class DifferentiableClassifier:
         self._compiled: Any = None
         self._train: Any = None
 
-    def fit(self, features: Floats, labels: Floats) -> Any:
-        """Parameters that minimise the cross-entropy to soft labels [n, C]."""
+    def fit(self, features: Float32[Array, "n D"], labels: Float32[Array, "n C"]) -> Any:
+        """Parameters that minimise the cross-entropy to soft labels."""
         import jax
 
         key = jax.random.key(0)
@@ -116,8 +117,10 @@ class DifferentiableClassifier:
 
         return jax.jit(train)
 
-    def log_probabilities(self, parameters: Any, features: Floats) -> Floats:
-        """ln p(c | x), [n, C]."""
+    def log_probabilities(
+        self, parameters: Any, features: Float32[Array, "n D"]
+    ) -> Float32[Array, "n C"]:
+        """ln p(c | x)."""
         from scipy.special import log_softmax
 
         if isinstance(self.model, Network):
@@ -154,7 +157,7 @@ class PredictingClassifier:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def fit(self, features: Floats, labels: Floats) -> Any:
+    def fit(self, features: Float32[Array, "n D"], labels: Float32[Array, "n C"]) -> Any:
         """A fitted copy of the model and the number of classes."""
         mass = labels.sum(axis=1)
         known = mass > 0.5
@@ -165,7 +168,9 @@ class PredictingClassifier:
         fitted.fit(features[known], drawn)
         return fitted, labels.shape[1]
 
-    def log_probabilities(self, parameters: Any, features: Floats) -> Floats:
+    def log_probabilities(
+        self, parameters: Any, features: Float32[Array, "n D"]
+    ) -> Float32[Array, "n C"]:
         """ln p(c | x); classes that the copy was not shown have next to none."""
         fitted, number = parameters
         probabilities = np.full((len(features), number), SMALLEST, np.float32)
@@ -179,22 +184,24 @@ class ClassifierEmission(Emission):
 
     classifier: DifferentiableClassifier | PredictingClassifier
     parameters: Any
-    log_prior: Floats
-    """ln of each class's share of the observations, [C]."""
-    trust: Floats
-    """n / (n + 1) for a class observed n times, [C]."""
+    log_prior: Float32[Array, " C"]
+    """ln of each class's share of the observations."""
+    trust: Float32[Array, " C"]
+    """n / (n + 1) for a class observed n times."""
 
     @property
     def num_classes(self) -> int:  # type: ignore[override]
         return len(self.trust)
 
     @property
-    def counts(self) -> NDArray[np.float64]:
-        """Observations of each class, [C]."""
+    def counts(self) -> Float64[Array, " C"]:
+        """Observations of each class."""
         trust = self.trust.astype(np.float64)
         return trust / (1 - trust)
 
-    def log_prob(self, features: NDArray[Any], classes: NDArray[np.int32]) -> NDArray[np.float32]:
+    def log_prob(
+        self, features: Float[Array, "n D"], classes: Int[Array, " L"]
+    ) -> Float32[Array, "n L"]:
         log_p = self.classifier.log_probabilities(self.parameters, features)
         ratio = np.exp(np.minimum(log_p - self.log_prior, np.float32(30)))
         mixed = np.log(self.trust * ratio + (1 - self.trust) + np.float32(SMALLEST))
@@ -235,7 +242,7 @@ class ClassifierEmission(Emission):
         parameters = jax.tree.unflatten(jax.tree.structure(template), leaves)
         return cls(classifier, parameters, prior, trust)
 
-    def select(self, rows: NDArray[np.intp]) -> ClassifierEmission:
+    def select(self, rows: Int[Array, " kept"]) -> ClassifierEmission:
         """The emission of some classes of the built-in network; −1: a class never observed."""
         known, weights = rows >= 0, self.parameters
         parameters = {
@@ -251,10 +258,10 @@ class ClassifierEmission(Emission):
     def fit(
         cls,
         classifier: DifferentiableClassifier | PredictingClassifier,
-        features: Floats,
-        labels: Floats,
+        features: Float32[Array, "n D"],
+        labels: Float32[Array, "n C"],
     ) -> ClassifierEmission:
-        """Fit to features [n, D] with soft labels [n, C] whose rows sum to at most 1."""
+        """Fit to features with soft labels whose rows sum to at most 1."""
         counts = labels.sum(axis=0, dtype=np.float64)
         prior = np.maximum(counts, 1e-3) / max(counts.sum(), 1e-3)
         return cls(

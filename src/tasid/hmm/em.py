@@ -15,13 +15,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float32, Float64
 
 from tasid.hmm.emissions import Emission, GaussianEmission, MapViews, Moments, PLDAConfig
 from tasid.hmm.smoother import Classes, Sequences, Smoother, SmoothingOptions, batches
-from tasid.hmm.transitions import TransitionGraph
-
-Floats = NDArray[np.float64]
+from tasid.hmm.transitions import Array, TransitionGraph
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,14 @@ class Stage(NamedTuple):
 class Expectation(NamedTuple):
     """Expected sufficient statistics of all episodes."""
 
-    counts: Floats
-    """Expected observations of each class, [C]."""
-    sums: Floats
-    """Sums of their features, [C, D]."""
-    log_likelihood: Floats
-    """ln p(observations, rewards, ends | actions) of episodes, up to what classes share, [N]."""
-    reward_log_likelihood: Floats
-    """Σ_h ln p(reward and end of step h | observations), floored, [N]."""
+    counts: Float64[Array, " C"]
+    """Expected observations of each class."""
+    sums: Float64[Array, "C D"]
+    """Sums of their features."""
+    log_likelihood: Float64[Array, " N"]
+    """ln p(observations, rewards, ends | actions) of episodes, up to what classes share."""
+    reward_log_likelihood: Float64[Array, " N"]
+    """Σ_h ln p(reward and end of step h | observations), floored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +103,10 @@ class HiddenMarkovModel:
         emission: Emission,
         sequences: Sequences,
         *,
-        counted: NDArray[np.float32] | None = None,
+        counted: Float32[Array, "N frames D"] | None = None,
         **options: Any,
     ) -> Expectation:
-        """The expectation step. `counted` [N, H+1, D] are summed up in place of the features."""
+        """The expectation step. `counted` are summed up in place of the features."""
         counted = sequences.features if counted is None else counted
         run = partial(self._expect_batch, emission, self.options(**options))
         parts = batches(sequences, self.graph)
@@ -128,7 +126,7 @@ class HiddenMarkovModel:
         emission: Emission,
         options: SmoothingOptions,
         batch: Sequences,
-        counted: NDArray[np.float32],
+        counted: Float32[Array, "N frames D"],
     ) -> Expectation:
         smoother, classes = self.smoother(emission, batch, options), self.classes
         counts, sums = np.zeros(classes.number), np.zeros((classes.number, counted.shape[2]))
@@ -150,7 +148,7 @@ class HiddenMarkovModel:
         scale = emission.sharpness * emission.log_det
         return float(evidence) + scale * float(sequences.valid.sum())
 
-    def near(self, counts: Floats, *, steps: int) -> HiddenMarkovModel:
+    def near(self, counts: Float64[Array, " C"], *, steps: int) -> HiddenMarkovModel:
         """The model of the observed classes and all states within this many steps of them.
 
         A class that no episode visited learns nothing from them. The whole model where the map is
@@ -193,7 +191,7 @@ class HiddenMarkovModel:
         *,
         initial: Expectation | None = None,
         prior: Moments | None = None,
-    ) -> tuple[GaussianEmission, Floats]:
+    ) -> tuple[GaussianEmission, Float64[Array, " C"]]:
         """Run EM; returns the emission and the expected counts of the classes.
 
         `initial` are expected statistics to start from, flat if None; `prior` are moments of

@@ -20,16 +20,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float, Float32, Float64, Int, Num
 from numpy.typing import NDArray
 from scipy.linalg import eigh  # at the top: limits on BLAS threads skip what is loaded later
 
 from tasid.hmm.transitions import TransitionGraph
 from tasid.simulator import AbstractSimulator
 
-Floats = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+@runtime_checkable
+class SupportsLogProb(Protocol):
+    """What filter and smoother need of an emission."""
+
+    def log_prob(self, features: Array, classes: Array) -> Array:
+        """ln p(x | c) up to what all classes share."""
 
 
 class Emission(abc.ABC):
@@ -38,8 +47,10 @@ class Emission(abc.ABC):
     num_classes: int
 
     @abc.abstractmethod
-    def log_prob(self, features: NDArray[Any], classes: NDArray[np.int32]) -> NDArray[np.float32]:
-        """ln p(x | c) up to what all classes share, [n, L], of features [n, D], classes [L]."""
+    def log_prob(
+        self, features: Float[Array, "n D"], classes: Int[Array, " L"]
+    ) -> Float32[Array, "n L"]:
+        """ln p(x | c) up to what all classes share."""
 
     @abc.abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -70,20 +81,19 @@ class PLDAConfig:
 class Moments(NamedTuple):
     """Sufficient statistics of observations and their classes."""
 
-    counts: Floats
-    """Expected observations of each class, [C]."""
-    sums: Floats
-    """Sums of their features, [C, D]."""
+    counts: Float64[Array, " C"]
+    """Expected observations of each class."""
+    sums: Float64[Array, "C D"]
+    """Sums of their features."""
     total: float
     """Number of observations, whatever their class."""
-    total_sum: Floats
-    """[D]."""
-    total_square: Floats
-    """Σ x xᵀ, [D, D]."""
+    total_sum: Float64[Array, " D"]
+    total_square: Float64[Array, "D D"]
+    """Σ x xᵀ."""
 
     @classmethod
-    def of(cls, features: NDArray[Any], labels: NDArray[Any]) -> Moments:
-        """Of features [n, D] with soft labels [n, C] whose rows sum to at most 1."""
+    def of(cls, features: Float[Array, "n D"], labels: Float[Array, "n C"]) -> Moments:
+        """Of features with soft labels whose rows sum to at most 1."""
         x, y = features.astype(np.float64), labels.astype(np.float64)
         return cls(y.sum(axis=0), y.T @ x, float(len(x)), x.sum(axis=0), x.T @ x)
 
@@ -96,8 +106,8 @@ class Moments(NamedTuple):
 class MapViews:
     """Regressors of every class."""
 
-    regressors: Floats
-    """Free distances in units of their spread, and a constant, [C, P]."""
+    regressors: Float64[Array, "C P"]
+    """Free distances in units of their spread, and a constant."""
 
     @classmethod
     def from_simulator(cls, sim: AbstractSimulator, graph: TransitionGraph) -> MapViews | None:
@@ -113,12 +123,16 @@ class MapViews:
         return cls(np.column_stack([np.ones(len(scaled)), scaled]))
 
     def regress(
-        self, counts: Floats, sums: Floats, between: Floats, doubts: bool = False
-    ) -> tuple[Floats, Floats]:
-        """Mean and, if asked for, variance that the regression predicts, [C, d] each.
+        self,
+        counts: Float64[Array, " C"],
+        sums: Float64[Array, "C d"],
+        between: Float64[Array, " d"],
+        doubts: bool = False,
+    ) -> tuple[Float64[Array, "C d"], Float64[Array, "C d"]]:
+        """Mean and, if asked for, variance that the regression predicts.
 
-        `sums` [C, d] are in directions in which observations scatter with variance 1, and class
-        means with variance `between` [d] around their prediction.
+        `sums` are in directions in which observations scatter with variance 1, and class
+        means with variance `between` around their prediction.
         """
         observed = counts > 1e-3
         rows, n = self.regressors[observed], counts[observed, None]
@@ -146,20 +160,19 @@ class MapViews:
 class GaussianEmission(Emission):
     """A fitted PLDA over C classes in d directions."""
 
-    centre: NDArray[np.float32]
-    """m, [D]."""
-    projection: NDArray[np.float32]
-    """Columns that whiten W and diagonalise B, [D, d]."""
-    linear: NDArray[np.float32]
-    """mean / variance of each class along each direction, [C, d]."""
-    quadratic: NDArray[np.float32]
-    """−1 / (2 variance), [C, d]."""
-    constant: NDArray[np.float32]
-    """[C]."""
-    between: NDArray[np.float32]
-    """b, the variance of class means in units of W, [d]."""
-    whitening: NDArray[np.float32]
-    """Columns that whiten W, [D, D]; the last d are `projection`."""
+    centre: Float32[Array, " D"]
+    """m."""
+    projection: Float32[Array, "D d"]
+    """Columns that whiten W and diagonalise B."""
+    linear: Float32[Array, "C d"]
+    """mean / variance of each class along each direction."""
+    quadratic: Float32[Array, "C d"]
+    """−1 / (2 variance)."""
+    constant: Float32[Array, " C"]
+    between: Float32[Array, " d"]
+    """b, the variance of class means in units of W."""
+    whitening: Float32[Array, "D D"]
+    """Columns that whiten W; the last d are `projection`."""
     log_det: float
     """ln |det whitening|: makes densities of different fits comparable."""
     sharpness: float = 1.0
@@ -169,15 +182,17 @@ class GaussianEmission(Emission):
     def num_classes(self) -> int:  # type: ignore[override]
         return len(self.linear)
 
-    def log_prob(self, features: NDArray[Any], classes: NDArray[np.int32]) -> NDArray[np.float32]:
+    def log_prob(
+        self, features: Float[Array, "n D"], classes: Int[Array, " L"]
+    ) -> Float32[Array, "n L"]:
         y = (features - self.centre) @ self.projection
         scores = (y * y) @ self.quadratic[classes].T
         scores += y @ self.linear[classes].T
         scores += self.constant[classes]
         return scores
 
-    def log_prob_shared(self, features: NDArray[Any]) -> NDArray[np.float32]:
-        """What `log_prob` leaves out because all classes share it, [n]."""
+    def log_prob_shared(self, features: Float[Array, "n D"]) -> Float32[Array, " n"]:
+        """What `log_prob` leaves out because all classes share it."""
         centred = features - self.centre
         rest = ((centred @ self.whitening) ** 2).sum(axis=-1)
         rest -= ((centred @ self.projection) ** 2).sum(axis=-1)
@@ -212,9 +227,12 @@ class GaussianEmission(Emission):
 
     @classmethod
     def fit(
-        cls, features: NDArray[Any], labels: NDArray[Any], config: PLDAConfig | None = None
+        cls,
+        features: Float[Array, "n D"],
+        labels: Float[Array, "n C"],
+        config: PLDAConfig | None = None,
     ) -> GaussianEmission:
-        """Fit to features [n, D] with soft labels [n, C] whose rows sum to at most 1."""
+        """Fit to features with soft labels whose rows sum to at most 1."""
         return cls.from_moments(Moments.of(features, labels), config or PLDAConfig())
 
     @classmethod
@@ -301,7 +319,7 @@ class GaussianEmission(Emission):
         square = sums.T @ means + kept.sum() * within
         return Moments(kept, sums, float(kept.sum()), sums.sum(axis=0), square)
 
-    def select(self, rows: NDArray[np.intp]) -> GaussianEmission:
+    def select(self, rows: Int[Array, " kept"]) -> GaussianEmission:
         """The emission of some classes; −1 stands for a class never observed."""
         known, half = (rows >= 0)[:, None], np.float32(-0.5 * self.sharpness)
         prior = half / (1 + self.between), half * np.log(1 + self.between).sum()
@@ -312,8 +330,8 @@ class GaussianEmission(Emission):
             constant=np.where(known[:, 0], self.constant[rows], prior[1]),
         )
 
-    def least_log_prob(self, counts: Floats) -> NDArray[np.float32] | None:
-        """The log-likelihood of each class at its mean, [C]; +∞ for classes never observed.
+    def least_log_prob(self, counts: Num[Array, " C"]) -> Float32[Array, " C"] | None:
+        """The log-likelihood of each class at its mean; +∞ for classes never observed.
 
         None where nothing is known of any class.
         """
@@ -328,13 +346,13 @@ def _single(x: NDArray[Any]) -> NDArray[np.float32]:
     return x.astype(np.float32)
 
 
-def _diagonalise(between: Floats, within: Floats) -> tuple[Floats, Floats]:
+def _diagonalise(between: Array, within: Array) -> tuple[Array, Array]:
     """λ ascending, and V with Vᵀ W V = I and Vᵀ B V = diag(λ)."""
     values, vectors = eigh(between, within, check_finite=False)
     return values, vectors
 
 
-def _nearest_psd(matrix: Floats) -> Floats:
+def _nearest_psd(matrix: Array) -> Array:
     """The nearest symmetric matrix without negative eigenvalues."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 0)) @ vectors.T

@@ -9,7 +9,10 @@ from operator import add
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float32, Float64, Shaped
 from numpy.typing import NDArray
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,11 @@ class FeatureConfig:
 class FeatureMap:
     """An affine map of observations, after averaging squares of pixels."""
 
-    centre: NDArray[np.float32]
-    """[P]."""
-    components: NDArray[np.float32] | None
-    """[P, D]; None keeps observations as they are (for models that compute their own features)."""
-    step_means: NDArray[np.float32]
-    """Mean features of every step, [1, D] or [H+1, D]. Where states belong to steps, what all
+    centre: Float32[Array, " P"]
+    components: Float32[Array, "P D"] | None
+    """None keeps observations as they are (for models that compute their own features)."""
+    step_means: Float32[Array, "layers D"]
+    """Mean features of all steps or of each of H+1. Where states belong to steps, what all
     observations of a step have in common tells nothing."""
     pool: int
     """Side of the squares that are averaged; 0 for vectors."""
@@ -45,16 +47,18 @@ class FeatureMap:
         """D."""
         return int(self.step_means.shape[1])
 
-    def __call__(self, observations: NDArray[Any], h: int) -> NDArray[np.float32]:
-        """Features [n, D] of observations [n, …] of step h."""
+    def __call__(self, observations: Shaped[Array, "n ..."], h: int) -> Float32[Array, "n D"]:
+        """Features of observations of step h."""
         flat = flatten(observations, self.pool)
         if self.components is None:
             return flat
         step_mean = self.step_means[min(h, len(self.step_means) - 1)]
         return (flat - self.centre) @ self.components - step_mean
 
-    def sequences(self, observations: NDArray[Any]) -> NDArray[np.float32]:
-        """Features [N, H+1, D] of whole episodes [N, H+1, …]."""
+    def sequences(
+        self, observations: Shaped[Array, "N frames ..."]
+    ) -> Float32[Array, "N frames D"]:
+        """Features of whole episodes."""
         steps = range(observations.shape[1])
         return np.stack([self(observations[:, h], h) for h in steps], axis=1)
 
@@ -65,8 +69,8 @@ class FeatureMap:
         return cls(np.zeros(size, np.float32), None, np.zeros((1, size), np.float32), 0)
 
     @classmethod
-    def fit(cls, observations: NDArray[Any], config: FeatureConfig) -> FeatureMap:
-        """Features for observations like these, [n, …]."""
+    def fit(cls, observations: Shaped[Array, "n ..."], config: FeatureConfig) -> FeatureMap:
+        """Features for observations like these."""
         shape = observations.shape[1:]
         pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
         flat = flatten(observations, pool).astype(np.float64)
@@ -82,8 +86,10 @@ class FeatureMap:
         step_means = np.zeros((1, components.shape[1]), np.float32)
         return cls(centre.astype(np.float32), components.astype(np.float32), step_means, pool)
 
-    def centred_by_step(self, observations: NDArray[Any], valid: NDArray[np.bool_]) -> FeatureMap:
-        """The same, centred at every step on the valid ones of observations [N, H+1, …]."""
+    def centred_by_step(
+        self, observations: Shaped[Array, "N frames ..."], valid: Bool[Array, "N frames"]
+    ) -> FeatureMap:
+        """The same, centred at every step on the valid observations."""
         assert self.components is not None
         means = np.tile(self.centre.astype(np.float64), (observations.shape[1], 1))
         for h in np.flatnonzero(valid.any(axis=0)):
@@ -97,8 +103,8 @@ def is_picture(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[:2]) >= 20
 
 
-def flatten(observations: NDArray[Any], pool: int) -> NDArray[np.float32]:
-    """Vectors [n, P] of numbers, or of averaged pixels between 0 and 1."""
+def flatten(observations: Shaped[Array, "n ..."], pool: int) -> Float32[Array, "n P"]:
+    """Vectors of numbers, or of averaged pixels between 0 and 1."""
     n = len(observations)
     if pool == 0:
         return observations.astype(np.float32).reshape(n, -1)
@@ -115,9 +121,9 @@ def flatten(observations: NDArray[Any], pool: int) -> NDArray[np.float32]:
 
 
 def _principal_components(
-    centred: NDArray[np.float64], kept: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest squared singular values of rows [n, P], and their directions, [P, kept]."""
+    centred: Float64[Array, "n P"], kept: int
+) -> tuple[Float64[Array, " kept"], Float64[Array, "P kept"]]:
+    """The largest squared singular values of rows, and their directions."""
     if len(centred) < centred.shape[1]:
         _, values, basis = np.linalg.svd(centred, full_matrices=False)
         return values[:kept] ** 2, basis[:kept].T

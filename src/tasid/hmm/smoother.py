@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64, Int, Int32
 from numpy.typing import NDArray
 
 from tasid.episodes import Episodes
 from tasid.hmm import kernels
-from tasid.hmm.emissions import Emission
+from tasid.hmm.emissions import SupportsLogProb
 from tasid.hmm.features import FeatureMap
-from tasid.hmm.transitions import Floats, StepInputs, Transition, TransitionGraph
+from tasid.hmm.transitions import Array, StepInputs, Transition, TransitionGraph
 
 LIKELIHOOD_FLOOR = 1e-9
 """Added to likelihoods relative to the largest: no observation rules a state out."""
@@ -37,26 +38,26 @@ POSTERIOR_FLOOR = 1e-16
 class FilteredPosterior(NamedTuple):
     """p(state | past) of N episodes. The states of the M slots are `graph.states_at(h)`."""
 
-    log_likelihood: NDArray[np.float64]
-    """ln p(observations, rewards, ends | actions) up to what all classes share, [N]."""
-    filtered_probs: NDArray[np.float64]
-    """p(s_h | x_0 … x_h, rewards, ends, actions before h), [N, H+1, M]."""
+    log_likelihood: Float64[Array, " N"]
+    """ln p(observations, rewards, ends | actions) up to what all classes share."""
+    filtered_probs: Float64[Array, "N frames M"]
+    """p(s_h | x_0 … x_h, rewards, ends, actions before h)."""
 
 
 class Posterior(NamedTuple):
     """p(state | episode) of N episodes. The states of the M slots are `graph.states_at(h)`."""
 
-    log_likelihood: NDArray[np.float64]
-    """ln p(observations, rewards, ends | actions) up to what all classes share, [N]."""
-    filtered_probs: NDArray[np.float64]
-    """p(s_h | x_0 … x_h, rewards, ends, actions before h), [N, H+1, M]."""
-    smoothed_probs: NDArray[np.float64]
-    """p(s_h | everything), [N, H+1, M]."""
+    log_likelihood: Float64[Array, " N"]
+    """ln p(observations, rewards, ends | actions) up to what all classes share."""
+    filtered_probs: Float64[Array, "N frames M"]
+    """p(s_h | x_0 … x_h, rewards, ends, actions before h)."""
+    smoothed_probs: Float64[Array, "N frames M"]
+    """p(s_h | everything)."""
 
 
 def filter(
     graph: TransitionGraph,
-    emission: Emission,
+    emission: SupportsLogProb,
     episodes: Episodes,
     *,
     eta: float,
@@ -72,7 +73,7 @@ def filter(
 
 def smooth(
     graph: TransitionGraph,
-    emission: Emission,
+    emission: SupportsLogProb,
     episodes: Episodes,
     *,
     eta: float,
@@ -107,7 +108,7 @@ def smooth(
 
 
 def _smoothers(
-    graph: TransitionGraph, emission: Emission, episodes: Episodes, options: SmoothingOptions
+    graph: TransitionGraph, emission: SupportsLogProb, episodes: Episodes, options: SmoothingOptions
 ) -> Iterator[Smoother]:
     for batch in batches(Sequences.of(episodes, graph), graph):
         yield Smoother(graph, emission, Classes.of(graph), batch, options)
@@ -117,16 +118,14 @@ def _smoothers(
 class Sequences:
     """Episodes as the smoother reads them: features instead of observations."""
 
-    features: NDArray[np.float32]
-    """[N, H+1, D]."""
-    actions: NDArray[np.int32]
-    """[N, H]."""
-    reward_ids: NDArray[np.int32]
-    """Index of each reward among the graph's `reward_values`, [N, H]; −1 if it is none of them."""
-    lengths: NDArray[np.int32]
-    """Steps until the target ended the episode, [N]."""
-    explored: NDArray[np.bool_]
-    """True where the action was not the policy's choice, [N, H]."""
+    features: Float32[Array, "N frames D"]
+    actions: Int32[Array, "N H"]
+    reward_ids: Int32[Array, "N H"]
+    """Index of each reward among the graph's `reward_values`; −1 if it is none of them."""
+    lengths: Int[Array, " N"]
+    """Steps until the target ended the episode."""
+    explored: Bool[Array, "N H"]
+    """True where the action was not the policy's choice."""
     ends_known: bool
     """Would the target have ended the episode in a terminal state?"""
 
@@ -135,7 +134,7 @@ class Sequences:
         cls,
         episodes: Episodes,
         graph: TransitionGraph,
-        features: FeatureMap | NDArray[np.float32] | None = None,
+        features: FeatureMap | Float32[Array, "N frames D"] | None = None,
         ends_early: bool | None = None,
     ) -> Sequences:
         """Of episodes and their features [N, H+1, D], or what computes them.
@@ -162,13 +161,13 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.actions)
 
-    def __getitem__(self, rows: slice) -> Sequences:
+    def __getitem__(self, rows: slice | Bool[Array, " N"]) -> Sequences:
         tables = {name: x[rows] for name, x in vars(self).items() if name != "ends_known"}
         return replace(self, **tables)
 
     @property
-    def valid(self) -> NDArray[np.bool_]:
-        """Which observations are of the episode, not padding, [N, H+1]."""
+    def valid(self) -> Bool[Array, "N frames"]:
+        """Which observations are of the episode, not padding."""
         valid: NDArray[np.bool_] = np.arange(self.features.shape[1]) <= self.lengths[:, None]
         return valid
 
@@ -191,18 +190,18 @@ class SmoothedStep(NamedTuple):
     """One step of a batch, with everything known about it."""
 
     h: int
-    filtered: Floats
-    """α_h, [n, M]."""
-    smoothed: Floats
-    """γ_h, [n, M]."""
-    class_posterior: Floats
-    """p(class | everything) of `Classes.at(h)`, [n, L]; γ_h where classes are states."""
-    used: NDArray[np.bool_]
-    """Was the observation of step h used? [n]"""
-    agreement: Floats | None = None
-    """p(reward and end of step h agree with the map | everything), [n]; None at step H."""
-    message: Floats | None = None
-    """ℓ_{h+1} β_{h+1} over the normaliser of step h, [n, M]; None at step H."""
+    filtered: Float[Array, "n M"]
+    """α_h."""
+    smoothed: Float[Array, "n M"]
+    """γ_h."""
+    class_posterior: Float[Array, "n L"]
+    """p(class | everything) of `Classes.at(h)`; γ_h where classes are states."""
+    used: Bool[Array, " n"]
+    """Was the observation of step h used?"""
+    agreement: Float[Array, " n"] | None = None
+    """p(reward and end of step h agree with the map | everything); None at step H."""
+    message: Float[Array, "n M"] | None = None
+    """ℓ_{h+1} β_{h+1} over the normaliser of step h; None at step H."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +209,10 @@ class Classes:
     """Which observations share an emission: those of a state, or those after an edge class."""
 
     by_state: bool
-    members: NDArray[np.int32]
-    """By state: the class of each slot, [1, M] or [H+1, M], −1 where the slot is empty. Otherwise
-    the edge classes, [1, L]."""
-    start_slots: NDArray[np.intp]
+    members: Int32[Array, "layers _"]
+    """By state: the class of each slot, −1 where it is empty, for one layer or H+1. Otherwise the
+    edge classes."""
+    start_slots: Int[Array, " starts"]
     """Slots of the start states; by edge, their first observations have classes of their own."""
     number: int
     """How many classes there are, C."""
@@ -229,14 +228,16 @@ class Classes:
         members = np.arange(graph.num_edge_classes, dtype=np.int32)[None]
         return cls(False, members, starts, graph.num_edge_classes + starts.size)
 
-    def at(self, h: int) -> NDArray[np.int32]:
-        """Classes that an observation of step h is compared with, [L]; −1 for none."""
+    def at(self, h: int) -> Int32[Array, " L"]:
+        """Classes that an observation of step h is compared with; −1 for none."""
         if h == 0 and not self.by_state:
             return np.arange(self.members.shape[1], self.number, dtype=np.int32)
         return self.members[min(h, len(self.members) - 1)]
 
-    def log_likelihoods(self, emission: Emission, features: Any, h: int) -> Floats:
-        """ln p(x | class) up to a constant, [n, L]; the lowest of the row where there is none."""
+    def log_likelihoods(
+        self, emission: SupportsLogProb, features: Float32[Array, "n D"], h: int
+    ) -> Float32[Array, "n L"]:
+        """ln p(x | class) up to a constant; the lowest of the row where there is none."""
         members = self.at(h)
         scores = emission.log_prob(features, members)
         if members.min() < 0:  # an empty slot must not be the most likely one
@@ -245,15 +246,17 @@ class Classes:
             scores = np.where(exists, scores, lowest)
         return scores
 
-    def first_by_slot(self, likelihoods: Floats, num_slots: int) -> Floats:
-        """Likelihoods [n, L] of first observations by slot, [n, M]."""
+    def first_by_slot(
+        self, likelihoods: Float[Array, "n L"], num_slots: int
+    ) -> Float[Array, "n M"]:
+        """Likelihoods of first observations by slot."""
         if self.by_state:
             return likelihoods
         by_slot = np.ones((len(likelihoods), num_slots))
         by_slot[:, self.start_slots] = likelihoods
         return by_slot
 
-    def restricted(self, slots: NDArray[np.intp]) -> Classes:
+    def restricted(self, slots: Int[Array, " kept"]) -> Classes:
         """Classes by state for a graph of some slots."""
         return replace(self, members=self.members[:, slots])
 
@@ -264,7 +267,7 @@ class Smoother:
     def __init__(
         self,
         transition: Transition,
-        emission: Emission,
+        emission: SupportsLogProb,
         classes: Classes,
         batch: Sequences,
         options: SmoothingOptions,
@@ -275,8 +278,8 @@ class Smoother:
         self.used = batch.valid & (np.arange(horizon + 1) < options.observed_steps)
         self.log_likelihood = np.zeros(len(batch))
         """ln p(observations, rewards, ends | actions) up to what all classes share, [n]."""
-        self.likelihoods: list[Floats] = []
-        """Likelihoods of observations relative to the largest, [n, L] for every step."""
+        self.likelihoods: list[Float[Array, "n L"]] = []
+        """Likelihoods of observations relative to the largest, for every step."""
         # Where all steps have the same classes, one product serves them all.
         together = classes.by_state and len(classes.members) == 1
         width = horizon + 1 if together else 1
@@ -284,7 +287,7 @@ class Smoother:
             self.likelihoods += self._likelihoods(emission, first, first + width)
         self.filtered_probs = np.empty((horizon + 1, *shape))
         """α, [H+1, n, M]."""
-        alpha: Floats = np.tile(transition.start, (len(batch), 1))
+        alpha: Array = np.tile(transition.start, (len(batch), 1))
         totals = np.empty(len(batch))
         likelihood = classes.first_by_slot(self.likelihoods[0], transition.num_slots)
         for h in range(horizon + 1):
@@ -299,7 +302,9 @@ class Smoother:
             self.filtered_probs[h] = alpha
             self.log_likelihood += np.log(totals)
 
-    def _likelihoods(self, emission: Emission, first: int, stop: int) -> list[Floats]:
+    def _likelihoods(
+        self, emission: SupportsLogProb, first: int, stop: int
+    ) -> list[Float[Array, "n L"]]:
         """Of some steps that have the same classes."""
         used = self.used[:, first:stop].T  # others are equally likely everywhere
         values = np.ones((*used.shape, self.classes.at(first).size))
@@ -365,8 +370,10 @@ class Smoother:
             pending = pending._replace(class_posterior=pending.smoothed[:, classes.start_slots])
         yield pending
 
-    def add_counts(self, step: SmoothedStep, weights: Floats, counts: Floats) -> None:
-        """Add the posterior outcome counts of a step, times weights [n], to counts [M, A, K]."""
+    def add_counts(
+        self, step: SmoothedStep, weights: Float[Array, " n"], counts: Float[Array, "M A K"]
+    ) -> None:
+        """Add the posterior outcome counts of a step, times weights, to counts."""
         assert step.message is not None
         belief = step.filtered * weights[:, None] * (1 - self._kidnap)
         inputs = self.inputs(step.h)

@@ -25,12 +25,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64, Int, Int32
 from numpy.typing import NDArray
 
 from tasid.hmm import kernels
 from tasid.simulator import AbstractSimulator
 
-Floats = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 MAX_REWARD_VALUES = 31
 """Rewards are compared as bits of an int32; maps with more distinct rewards ignore them."""
 MAX_TABLE_ENTRIES = 1 << 24
@@ -40,22 +41,21 @@ MAX_TABLE_ENTRIES = 1 << 24
 class StepInputs(NamedTuple):
     """Commands of one step, and evidence about its transitions, for a batch of n episodes."""
 
-    commands: NDArray[np.int32]
-    """[n]."""
+    commands: Int32[Array, " n"]
     eta: float
-    reward_ids: NDArray[np.int32]
-    """Index of the reward among `reward_values`, [n]; −1 where it says nothing."""
-    ended: NDArray[np.bool_]
-    """Has the episode ended by the end of this step? [n]"""
-    ends_known: NDArray[np.bool_]
-    """Does `ended` mean anything at this step? [n]"""
+    reward_ids: Int32[Array, " n"]
+    """Index of the reward among `reward_values`; −1 where it says nothing."""
+    ended: Bool[Array, " n"]
+    """Has the episode ended by the end of this step?"""
+    ends_known: Bool[Array, " n"]
+    """Does `ended` mean anything at this step?"""
     contradiction: float
     """Weight of edges that contradict the evidence."""
-    class_likelihoods: Floats = np.zeros((0, 0))
-    """Likelihood of the next observation by edge class, [n, L]; [0, 0] where classes are states."""
+    class_likelihoods: Float[Array, "n L"] = np.zeros((0, 0))
+    """Likelihood of the next observation by edge class; [0, 0] where classes are states."""
 
     @staticmethod
-    def of(commands: NDArray[np.int32], eta: float) -> StepInputs:
+    def of(commands: Int32[Array, " n"], eta: float) -> StepInputs:
         """Commands without evidence."""
         silent = np.zeros(len(commands), bool)
         return StepInputs(commands, eta, np.full(len(commands), -1, np.int32), silent, silent, 1.0)
@@ -66,8 +66,8 @@ class Transition(abc.ABC):
 
     horizon: int
     """H."""
-    start: NDArray[np.float64]
-    """Distribution of the first state, [M]."""
+    start: Float64[Array, " M"]
+    """Distribution of the first state."""
 
     @property
     def num_slots(self) -> int:
@@ -75,61 +75,72 @@ class Transition(abc.ABC):
         return self.start.size
 
     @abc.abstractmethod
-    def uniform_at(self, h: int) -> NDArray[np.float64]:
-        """The distribution of an agent that may be anywhere at step h, [M]."""
+    def uniform_at(self, h: int) -> Float64[Array, " M"]:
+        """The distribution of an agent that may be anywhere at step h."""
 
     @abc.abstractmethod
-    def predict(self, h: int, belief: Floats, inputs: StepInputs) -> Floats:
-        """Σ_s belief(s) p(s' | s, command) · weight of the edge, [n, M], for beliefs [n, M]."""
+    def predict(
+        self, h: int, belief: Float[Array, "n M"], inputs: StepInputs
+    ) -> Float[Array, "n M"]:
+        """Σ_s belief(s) p(s' | s, command) · weight of the edge."""
 
     @abc.abstractmethod
     def backward(
-        self, h: int, belief: Floats, message: Floats, inputs: StepInputs
-    ) -> tuple[Floats, Floats, Floats]:
-        """The adjoint of `predict`, applied to a message [n, M] of step h+1.
+        self,
+        h: int,
+        belief: Float[Array, "n M"],
+        message: Float[Array, "n M"],
+        inputs: StepInputs,
+    ) -> tuple[Float[Array, "n M"], Float[Array, " n"], Float[Array, "n L"]]:
+        """The adjoint of `predict`, applied to a message of step h+1.
 
         Returns
         -------
         earlier
-            Σ_s' p(s' | s, command) · weight · message(s') where `belief` is positive, [n, M].
+            Σ_s' p(s' | s, command) · weight · message(s') where `belief` is positive.
         agreeing
-            The part of Σ_s belief(s) earlier(s) that agrees with rewards and ends, [n].
+            The part of Σ_s belief(s) earlier(s) that agrees with rewards and ends.
         of_class
-            The parts of it by edge class, [n, L]; L is 0 where classes are states.
+            The parts of it by edge class; L is 0 where classes are states.
         """
 
     @abc.abstractmethod
     def expected_counts(
-        self, h: int, belief: Floats, message: Floats, inputs: StepInputs, counts: Floats
+        self,
+        h: int,
+        belief: Float[Array, "n M"],
+        message: Float[Array, "n M"],
+        inputs: StepInputs,
+        counts: Float[Array, "M A K"],
     ) -> None:
-        """Add belief(s) p(s' | s, a) · weight · message(s') to counts [M, A, K]."""
+        """Add belief(s) p(s' | s, a) · weight · message(s') to counts."""
 
 
 @dataclass(frozen=True, eq=False)
 class TransitionGraph(Transition):
     """Transitions between slots; T is 1, or H where every step has its own tables."""
 
-    states: NDArray[np.int32]
-    """Map state of each slot, [1, M] or [H+1, M]; −1 where the slot is empty."""
-    successor: NDArray[np.int32]
-    """Slot of the k-th successor, [T, M, K]."""
-    probability: NDArray[np.float32]
-    """P[s, a, k], [T, M, A, K]."""
-    share: NDArray[np.float32]
-    """mean_a P[s, a, k], [T, M, K]; 0 where there is no k-th successor."""
-    start: NDArray[np.float64]
-    """Distribution of the first state, [M]."""
-    reward_bits: NDArray[np.int32]
-    """Bit set of the rewards that an edge may give, [T or H, M, K]."""
-    reward_values: NDArray[np.float64]
+    states: Int32[Array, "layers M"]
+    """Map state of each slot, of one layer or H+1; −1 where the slot is empty."""
+    successor: Int32[Array, "T M K"]
+    """Slot of the k-th successor."""
+    probability: Float32[Array, "T M A K"]
+    """P[s, a, k]."""
+    share: Float32[Array, "T M K"]
+    """mean_a P[s, a, k]; 0 where there is no k-th successor."""
+    start: Float64[Array, " M"]
+    """Distribution of the first state."""
+    reward_bits: Int32[Array, "_ M K"]
+    """Bit set of the rewards that an edge may give, for T or H steps."""
+    reward_values: Float64[Array, " R"]
     """The distinct rewards of the map, sorted; empty where there are too many."""
-    terminal: NDArray[np.bool_]
-    """States that are never left and give no reward, shaped as `states`."""
+    terminal: Bool[Array, "layers M"]
+    """States that are never left and give no reward."""
     horizon: int
     class_kind: str = "state"
     """What observations are classed by: "state", or "rank" or "action" (`with_classes`)."""
-    edge_class: NDArray[np.int32] | None = None
-    """Class of the observation after an edge, [T, M, K]; None: the class is the successor."""
+    edge_class: Int32[Array, "T M K"] | None = None
+    """Class of the observation after an edge; None: the class is the successor."""
     num_edge_classes: int = 0
 
     @classmethod
@@ -185,32 +196,38 @@ class TransitionGraph(Transition):
         return int(self.probability.shape[2])
 
     @cached_property
-    def places(self) -> NDArray[np.int32]:
-        """Distinct map states of all slots, sorted, [C]."""
+    def places(self) -> Int32[Array, " C"]:
+        """Distinct map states of all slots, sorted."""
         return np.unique(self.states[self.states >= 0])
 
     @cached_property
-    def intended(self) -> NDArray[np.intp]:
-        """The most likely successor k of each command, [T, M, A]."""
+    def intended(self) -> Int[Array, "T M A"]:
+        """The most likely successor k of each command."""
         return self.probability.argmax(axis=-1)
 
-    def states_at(self, h: int) -> NDArray[np.int32]:
-        """Map states of the slots at step h, [M]."""
+    def states_at(self, h: int) -> Int32[Array, " M"]:
+        """Map states of the slots at step h."""
         return self.states[min(h, len(self.states) - 1)]
 
-    def uniform_at(self, h: int) -> NDArray[np.float64]:
-        """The distribution of an agent that may be anywhere at step h, [M]."""
+    def uniform_at(self, h: int) -> Float64[Array, " M"]:
+        """The distribution of an agent that may be anywhere at step h."""
         exists = self.states_at(h) >= 0
         return exists / exists.sum()
 
-    def predict(self, h: int, belief: Floats, inputs: StepInputs) -> Floats:
+    def predict(
+        self, h: int, belief: Float[Array, "n M"], inputs: StepInputs
+    ) -> Float[Array, "n M"]:
         predicted = np.zeros_like(belief)
         kernels.predict(self._edges_at(h), inputs, belief, predicted)
         return predicted
 
     def backward(
-        self, h: int, belief: Floats, message: Floats, inputs: StepInputs
-    ) -> tuple[Floats, Floats, Floats]:
+        self,
+        h: int,
+        belief: Float[Array, "n M"],
+        message: Float[Array, "n M"],
+        inputs: StepInputs,
+    ) -> tuple[Float[Array, "n M"], Float[Array, " n"], Float[Array, "n L"]]:
         earlier, agreeing = np.zeros_like(belief), np.zeros(len(belief))
         of_class = np.zeros((len(belief), self.num_edge_classes))
         edges = self._edges_at(h)
@@ -218,7 +235,12 @@ class TransitionGraph(Transition):
         return earlier, agreeing, of_class
 
     def expected_counts(
-        self, h: int, belief: Floats, message: Floats, inputs: StepInputs, counts: Floats
+        self,
+        h: int,
+        belief: Float[Array, "n M"],
+        message: Float[Array, "n M"],
+        inputs: StepInputs,
+        counts: Float[Array, "M A K"],
     ) -> None:
         kernels.expected_counts(self._edges_at(h), inputs, belief, message, counts)
 
@@ -233,7 +255,7 @@ class TransitionGraph(Transition):
             np.zeros((0, 0), np.int32) if self.edge_class is None else self.edge_class[t],
         )
 
-    def reward_ids(self, rewards: NDArray[np.floating[Any]]) -> NDArray[np.int32]:
+    def reward_ids(self, rewards: Float[Array, "*shape"]) -> Int32[Array, "*shape"]:
         """Index of each reward among `reward_values`; −1 where none is that close."""
         values = self.reward_values
         if not values.size:
@@ -243,7 +265,7 @@ class TransitionGraph(Transition):
         close = np.abs(rewards - values[nearest]) <= tolerance
         return np.where(close, nearest, -1).astype(np.int32)
 
-    def restricted(self, slots: NDArray[np.intp]) -> TransitionGraph:
+    def restricted(self, slots: Int[Array, " kept"]) -> TransitionGraph:
         """The graph of some slots; transitions out of them stay where they are."""
         position = np.full(self.num_slots, -1)
         position[slots] = np.arange(slots.size)
@@ -299,8 +321,8 @@ def _reachable(sim: AbstractSimulator) -> NDArray[np.intp]:
 
 def _edges(
     sim: AbstractSimulator, h: int, states: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]:
-    """Distinct successors [n, K] in ascending order, P [n, A, K], and ranks k [n, A·B]."""
+) -> tuple[Int[Array, "n K"], Float[Array, "n A K"], Int[Array, "n AB"]]:
+    """Distinct successors in ascending order, P, and the rank k of each entry of the map."""
     tables = [table[states] for table in sim.transitions_at(h)]
     n, actions, most = tables[0].shape
     leads, weights = (table.reshape(n, -1) for table in tables)

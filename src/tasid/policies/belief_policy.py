@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float32, Float64, Int32
 from numpy.typing import NDArray
 
 from tasid.hmm import kernels
@@ -29,7 +30,7 @@ from tasid.hmm.classifier import ClassifierEmission
 from tasid.hmm.emissions import Emission, GaussianEmission
 from tasid.hmm.features import FeatureMap
 from tasid.hmm.smoother import BELIEF_FLOOR, LIKELIHOOD_FLOOR, Classes
-from tasid.hmm.transitions import Floats, StepInputs, TransitionGraph
+from tasid.hmm.transitions import Array, StepInputs, TransitionGraph
 from tasid.planning.robust_dp import RobustPlan, robust_dp
 from tasid.policy import Estimate, Policy
 from tasid.simulator import AbstractSimulator
@@ -59,8 +60,8 @@ class Advantages:
         self._cached = 4 * graph.horizon * graph.num_slots * graph.num_actions <= cache_bytes
         self._tables: dict[int, NDArray[np.float32]] = {}
 
-    def at(self, h: int) -> NDArray[np.float32]:
-        """Advantages at step h, [M, A]."""
+    def at(self, h: int) -> Float32[Array, "M A"]:
+        """Advantages at step h."""
         if h in self._tables:
             return self._tables[h]
         states = np.maximum(self._graph.states_at(h), 0)
@@ -82,12 +83,11 @@ class Advantages:
 class BeliefMemory(NamedTuple):
     """What the policy remembers of n episodes."""
 
-    belief: Floats
-    """[n, M]."""
-    actions: NDArray[np.int32]
-    """The last actions, [n]."""
-    doubt: Floats
-    """The two cumulative sums, never below 0, [n, 2]."""
+    belief: Float64[Array, "n M"]
+    actions: Int32[Array, " n"]
+    """The last actions."""
+    doubt: Float64[Array, "n 2"]
+    """The two cumulative sums, never below 0."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -166,9 +166,9 @@ class BeliefPolicy(Policy):
         return BeliefMemory(belief, actions, doubt), actions
 
     def _filter(
-        self, memory: BeliefMemory, scores: NDArray[np.float32], h: int
-    ) -> tuple[Floats, Floats]:
-        """The belief [n, M] after the observations of step h, and log-likelihood ratios [n, 2].
+        self, memory: BeliefMemory, scores: Float32[Array, "n L"], h: int
+    ) -> tuple[Float64[Array, "n M"], Float64[Array, "n 2"]]:
+        """The belief after the observations of step h, and log-likelihood ratios.
 
         ln p(x | anywhere on the map) − ln p(x | belief), and the same for an agent whose last
         action slipped with probability (1 + η) / 2.
