@@ -105,7 +105,6 @@ def test_text_maps_files_and_starts(tmp_path, office):
     env = tasid.make("building", map=str(file))
     assert env.simulator.same_tables(tasid.make("building", map=ROOM).simulator)
     assert env.simulator.num_states == 14 * 4
-    assert tasid.make("building", map=ROOM, headings=8).simulator.num_states == 13 * 8 + 4
     anywhere = tasid.make("building", map=ROOM, starts="anywhere").simulator
     assert len(anywhere.starts) == 13 * 4
     docks = tasid.make("building", starts=5).simulator
@@ -126,7 +125,7 @@ def test_docks_of_a_ros_map_are_far_from_its_goal(tmp_path):
         "image: m.png\nresolution: 0.1\norigin: [-10, 5, 0]\nnegate: 0\n"
         "occupied_thresh: 0.65\nfree_thresh: 0.196\n"
     )
-    task = {"map": str(tmp_path / "m.yaml"), "starts": 2, "headings": 8}
+    task = {"map": str(tmp_path / "m.yaml"), "starts": 2}
     with pytest.raises(SimulatorError, match="goal"):
         tasid.make("building", **task)
     sim = tasid.make("building", **task, goal=(-9.0, 7.0)).simulator

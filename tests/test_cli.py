@@ -140,13 +140,9 @@ def test_counts_of_the_theory_stand_beside_measured_ones(run):
     assert counts["n_total"] == 19 * counts["n_decode"]
     assert counts["readings"]["algorithm"]["n_decode"] == counts["n_decode"]
     assert list(counts["readings"]) == ["algorithm", "appendix", "coupling"]
-    assert counts["starts"] == {}
     assert counts["practice"] == {"paper": 48_000, "belief": 96}
     elsewhere = json.loads(run("budget", "--horizon", "20", "--eta", "0.2", "--json")[1])
     assert elsewhere["practice"]["paper"] is None
-    starts = ["--starts", "2", "--margin", "0.5", "--complexity", "10"]
-    several = json.loads(run("budget", "--horizon", "5", *starts, "--json")[1])
-    assert list(several["starts"]) == ["printed", "corrected"]
 
 
 def test_values_that_nobody_knows_are_null(run, tmp_path):
@@ -250,7 +246,6 @@ def test_the_papers_count_is_said_before_it_is_played(run, tmp_path):
         ("report missing", "missing"),
         ("record combination-lock --out /proc/log --episodes 1", "/proc/log"),
         ("record combination-lock --out log --explore 2", "explore"),
-        ("budget --starts 3", "starts"),
         ("budget --horizon 0", "horizon"),
         ("budget --epsilon 0", "epsilon"),
         ("nothing", "nothing"),

@@ -152,8 +152,7 @@ def test_save_and_load(tmp_path):
     layout = GridLayout(
         np.zeros((2, 3), int),
         [[0, 0], [1, 2]],
-        headings=[0, 5],
-        directions=8,
+        headings=[0, 3],
         cell_size=0.5,
         corner=(1.0, -2.0),
         backdrop=np.zeros((4, 6), int),
@@ -232,7 +231,6 @@ def test_centres_and_extent():
         ("positions", {"positions": [[0, 2]]}),
         ("positions", {"positions": [0, 1]}),
         ("headings", {"headings": [4]}),
-        ("directions", {"directions": 6}),
         ("backdrop", {"backdrop": np.zeros((3, 4), int)}),
         ("points", {"points": [[0.0, np.inf]]}),
     ],

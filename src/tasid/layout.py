@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 FREE, WALL, HAZARD, GOAL, UNKNOWN = range(5)
 """Kinds of cells. Walls and unknown cells cannot be entered; hazards and goals are absorbing."""
 
-HEADING_NAMES = {4: ("N", "E", "S", "W"), 8: ("N", "NE", "E", "SE", "S", "SW", "W", "NW")}
-"""Names of four or eight headings in index order, clockwise from north."""
+HEADINGS = ("N", "E", "S", "W")
+"""Names of headings in index order, clockwise from north."""
 
 _ARRAYS = {
     "cells": np.uint8,
@@ -41,8 +41,6 @@ class GridLayout:
     """Row and column of each state [S, 2]."""
     headings: NDArray[np.int8] | None = None
     """Heading of each state [S], clockwise from north; None if states have no heading."""
-    directions: int = 4
-    """Number of headings, 4 or 8."""
     cell_size: float = 1.0
     """Side of a cell, in metres if `corner` is known."""
     corner: tuple[float, float] | None = None
@@ -54,7 +52,7 @@ class GridLayout:
 
     def __post_init__(self) -> None:
         arrays = {name: np.array(array) for name, array in self.arrays().items()}
-        _check(arrays, self.directions)
+        _check(arrays)
         for name, array in arrays.items():
             typed = array.astype(_ARRAYS[name])
             typed.setflags(write=False)
@@ -70,7 +68,7 @@ class GridLayout:
         """Heading of each state in degrees, clockwise from north [S]."""
         if self.headings is None:
             return None
-        return self.headings.astype(np.float64) * (360.0 / self.directions)
+        return self.headings.astype(np.float64) * 90.0
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -127,7 +125,7 @@ class GridLayout:
 
     def metadata(self) -> dict[str, Any]:
         """JSON part of the stored layout."""
-        return {name: getattr(self, name) for name in ("cell_size", "corner", "directions")}
+        return {"cell_size": self.cell_size, "corner": self.corner}
 
     @classmethod
     def from_parts(cls, metadata: dict[str, Any], arrays: dict[str, Any]) -> GridLayout:
@@ -137,7 +135,6 @@ class GridLayout:
             return cls(
                 cell_size=float(metadata["cell_size"]),
                 corner=None if corner is None else (float(corner[0]), float(corner[1])),
-                directions=int(metadata["directions"]),
                 **{name: arrays[name] for name in _ARRAYS if name in arrays},
             )
         except (KeyError, TypeError, IndexError) as error:
@@ -173,15 +170,13 @@ def _march(
     return travelled
 
 
-def _check(arrays: dict[str, NDArray[Any]], directions: int) -> None:
+def _check(arrays: dict[str, NDArray[Any]]) -> None:
     def require(name: str, right: Any, what: str) -> None:
         if not right:
             shape, dtype = arrays[name].shape, arrays[name].dtype
             raise LayoutError(f"{name}: shape {shape} of {dtype}; must be {what}")
 
     cells, positions = arrays["cells"], arrays["positions"]
-    if directions not in HEADING_NAMES:
-        raise LayoutError(f"directions: {directions!r} is neither 4 nor 8")
     for name in sorted({"cells", "backdrop"} & arrays.keys()):
         known = np.isin(arrays[name], range(UNKNOWN + 1)).all()
         right = known and arrays[name].ndim == 2 and arrays[name].size
@@ -191,8 +186,8 @@ def _check(arrays: dict[str, NDArray[Any]], directions: int) -> None:
     require("positions", inside, f"rows and columns [S, 2] of the {cells.shape} cells")
     if "headings" in arrays:
         right = arrays["headings"].shape == positions.shape[:1]
-        known = np.isin(arrays["headings"], range(directions)).all()
-        require("headings", right and known, f"[S] of 0 … {directions - 1}")
+        known = np.isin(arrays["headings"], range(len(HEADINGS))).all()
+        require("headings", right and known, "[S] of 0 … 3")
     if "points" in arrays:
         right = arrays["points"].shape == positions.shape
         require("points", right and np.isfinite(arrays["points"]).all(), "finite [S, 2]")

@@ -153,16 +153,12 @@ def _parse_manifest(data: bytes, source: Path) -> dict[str, Any]:
     # Canonical form: neither white space nor repeated keys can hide a change.
     if content.get("digest") != _sha256(_canonical(unsigned)) or data != _canonical(content):
         raise _damaged(source, "the content does not have the recorded digest")
-    if (
-        set(unsigned) != {"format", "kind", "metadata", "sha256", "bytes"}
-        or not isinstance(content["kind"], str)
-        or not isinstance(content["metadata"], dict)
-        or type(content["bytes"]) is not int
-        # The file name follows from the hash: no other file can be reached.
-        or re.fullmatch("[0-9a-f]{64}", str(content["sha256"])) is None
-    ):
-        raise _damaged(source, "fields are missing or have wrong values")
-    return content
+    match unsigned:
+        case {"kind": str(), "metadata": dict(), "sha256": str(sha256), "bytes": int()}:
+            # The file name follows from the hash: no other file can be reached.
+            if len(unsigned) == 5 and re.fullmatch("[0-9a-f]{64}", sha256):
+                return content
+    raise _damaged(source, "fields are missing or have wrong values")
 
 
 def _load_arrays(payload: bytes, source: Path) -> dict[str, NDArray[Any]]:

@@ -100,13 +100,11 @@ def _print_check(report: Mapping[str, Any]) -> None:
 
 def discover(
     context: typer.Context,
-    env: options.OptionalEnv = None,
+    env: options.Env,
     out: Annotated[Path, typer.Option(help="The map, a folder for --simulator.")] = Path("map"),
     eta: options.Eta = None,
-    delta: Annotated[float | None, typer.Option(help="Doubt allowed for an outcome.")] = None,
     horizon: options.Horizon = None,
     episodes: Annotated[int | None, typer.Option(help="The most to play.", min=1)] = None,
-    log: Annotated[Path | None, typer.Option("--from", help="Use this log's episodes.")] = None,
     seed: options.EpisodeSeed = 0,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
@@ -117,21 +115,12 @@ def discover(
     """Explore an environment without a map, and write the map that it finds."""
     from tasid.learning.discovery import discover as explore
     from tasid.report.page import write_report
-    from tasid.runs.config import DEFAULT_ETA, ConfigError
-    from tasid.storage import EpisodeLog
 
-    if (env is None) == (log is None):
-        raise ConfigError("env: discover needs an environment, or the episodes of a log (--from)")
-    if log is not None:
-        source: Any = EpisodeLog.open(log)
-    else:
-        but = ["episodes", "delta", "force", "log"]
-        source = options.run_config(context.params, but=but).build_target()
+    config = options.run_config(context.params, but=["episodes"])
     found = explore(
-        source,
-        eta=DEFAULT_ETA if eta is None else eta,
-        delta=delta,
-        horizon=None if log else horizon,
+        config.build_target(),
+        eta=config.eta,
+        horizon=horizon,
         episodes=episodes or "auto",
         seed=seed,
         force=force,
@@ -152,10 +141,6 @@ def budget(
         float | None, typer.Option(help="ln|F|; the paper's network.")
     ] = None,
     return_range: Annotated[float | None, typer.Option(help="Range G of returns; H.")] = None,
-    starts: Annotated[int | None, typer.Option(help="Number of start states N.")] = None,
-    min_probability: Annotated[float | None, typer.Option(help="Least probability μ; 1/N.")] = None,
-    margin: Annotated[float | None, typer.Option(help="Margin Γ between starts.")] = None,
-    complexity: Annotated[float | None, typer.Option(help="Complexity C of clustering.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Episode counts of the theory beside what practice needs."""
@@ -175,22 +160,6 @@ def budget(
         reading: vars(theory.decoding_budget(setting, epsilon=epsilon, reading=reading))
         for reading in get_args(theory.Reading)
     }
-    of_starts = {}
-    if starts is not None:
-        if margin is None or complexity is None:
-            raise ValueError(f"starts: {starts} start states need --margin and --complexity, too")
-        start = theory.StartSetting(
-            setting=setting,
-            starts=starts,
-            min_probability=1 / max(starts, 1) if min_probability is None else min_probability,
-            margin=margin,
-            complexity=complexity,
-        )
-        promise = {"suboptimality": 4 * epsilon, "failure": 3 * delta}
-        of_starts = {
-            reading: vars(theory.start_budget(start, epsilon=epsilon, reading=reading)) | promise
-            for reading in get_args(theory.StartReading)
-        }
     of_lock = actions == 10 and eta == 0.1
     measured = {"paper": theory.PAPER_EPISODES, "belief": theory.BELIEF_EPISODES}
     result = {
@@ -200,7 +169,6 @@ def budget(
         "n_decode": readings["algorithm"]["n_decode"],
         "n_total": readings["algorithm"]["n_total"],
         "readings": readings,
-        "starts": of_starts,
         "practice": {name: n.get(horizon) if of_lock else None for name, n in measured.items()},
     }
     output.answer(result, as_json=as_json)

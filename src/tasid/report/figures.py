@@ -47,8 +47,6 @@ _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # labels of states may contain dollar signs
     "font.family": "DejaVu Sans",  # ships with matplotlib
-    "font.size": 10.0,
-    "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
     "axes.grid": True,
     "axes.spines.top": False,

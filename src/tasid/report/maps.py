@@ -205,24 +205,17 @@ def plan_figure(
 
 
 @style()
-def means_figure(
-    simulator: AbstractSimulator, means: NDArray[np.float32], most: int = 120
-) -> Figure:
-    """Mean observations of the first states: pictures [S, rows, columns, channels] or [S, D]."""
-    if means.ndim == 2:
-        figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-        axes = figure.add_subplot(xlabel="number in the observation", ylabel="state")
-        axes.imshow(means, aspect="auto", interpolation="nearest", cmap="RdBu")
-        return figure
-    columns = min(12, len(means))
-    rows = -(-min(len(means), most) // columns)
-    figure = Figure(figsize=(7.2, 0.75 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid:
+def means_figure(means: NDArray[np.float32], columns: int = 12) -> Figure:
+    """Mean observations of states: rows of numbers [S, D], or pictures [S, r, c, channels]."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.add_subplot(xlabel="number in the observation", ylabel="state")
+    if means.ndim == 4:  # side by side, `columns` in a row
+        gaps = (0, -len(means) % columns), (0, 1), (0, 1), (0, 0)
+        whole = np.pad(means, gaps, constant_values=1)
+        rows = [np.concatenate(row, axis=1) for row in np.split(whole, len(whole) // columns)]
+        means = np.clip(np.concatenate(rows), 0, 1)
         axes.axis("off")
-    for s, axes in enumerate(grid[: len(means)]):
-        axes.imshow(np.clip(means[s].squeeze(), 0, 1), interpolation="nearest")
-        axes.set_title(state_name(simulator, s, 10), fontsize=6)
+    axes.imshow(means, aspect="auto" if means.ndim == 2 else "equal", cmap="gray")
     return figure
 
 

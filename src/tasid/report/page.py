@@ -243,7 +243,7 @@ def _discovery_page(folder: Path) -> str:
     keys = ("episodes", "states", "eta", "finished")
     plan = robust_dp(sim, eta=found["eta"])
     drawings = [figure(plan_figure(plan), "Routes if every action has its intended outcome.")]
-    drawings.append(figure(means_figure(sim, arrays["means"]), "Mean observation of each state."))
+    drawings.append(figure(means_figure(arrays["means"]), "Mean observations of the states."))
     for key in ("states", "open_pairs"):
         line = [event["episodes"] for event in history], [event[key] for event in history]
         drawings.append(figure(line_chart(*line, xlabel="episodes", ylabel=key.replace("_", " "))))

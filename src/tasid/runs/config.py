@@ -144,7 +144,8 @@ class RunConfig:
 
     def learner_config(self) -> Any:
         """The learner's config with the fields of `learner`; None where none is set."""
-        kind = learner_class(self.method)
+        module, name = LEARNER_CONFIGS[self.method]
+        kind = getattr(importlib.import_module(module), name)
         return _construct(kind, self.learner, "learner") if self.learner else None
 
     def build_target(self) -> Target:
@@ -208,12 +209,6 @@ def read_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"config: {path}: {error}") from None
     return fields
-
-
-def learner_class(method: str) -> Any:
-    """The config dataclass of a method."""
-    module, name = LEARNER_CONFIGS.get(method, LEARNER_CONFIGS["belief"])
-    return getattr(importlib.import_module(module), name)
 
 
 def _construct(kind: Any, values: Mapping[str, Any], where: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, UNKNOWN, WALL, GridLayout
+from tasid.layout import FREE, GOAL, HAZARD, HEADINGS, UNKNOWN, WALL, GridLayout
 from tasid.simulator import AbstractSimulator, SimulatorError
 
 Poses = NDArray[np.int64]
@@ -34,8 +34,8 @@ _TURN_AND_GO = {
     "drive": ((0, 1), (0, -1), (-1, 0), (1, 0), (0, 0)),
 }
 """For each action: turn to the right by this many headings, then move this many cells forward."""
-COMPASS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
-"""(row, column) of a step north, north-east, …, clockwise; every second one for four headings."""
+COMPASS = ((-1, 0), (0, 1), (1, 0), (0, -1))
+"""(row, column) of a step north, east, south, west."""
 MAX_CELLS = 25_000_000
 
 
@@ -64,17 +64,13 @@ class Grid:
     cells: NDArray[np.uint8]
     """Kinds of cells [rows, columns], codes of `tasid.layout`. Goals and hazards are absorbing."""
     moves: str = "compass"
-    directions: int = 4
-    """Number of headings, 4 or 8; "compass" needs 4."""
     passages: NDArray[np.bool_] | None = None
-    """Whether a move leads out of each cell in each direction, [rows, columns, directions], in
+    """Whether a move leads out of each cell north, east, south and west, [rows, columns, 4], in
     addition to what `cells` block; None: always."""
 
     def __post_init__(self) -> None:
         if self.moves not in ACTIONS:
             raise SimulatorError(f"moves: {self.moves!r} is none of {', '.join(ACTIONS)}")
-        if self.directions not in ((4,) if self.moves == "compass" else (4, 8)):
-            raise SimulatorError(f"headings: {self.directions!r}; use 4, or 8 with moves that turn")
         if self.cells.size > MAX_CELLS:
             raise SimulatorError(
                 f"cells: {self.cells.size}, more than {MAX_CELLS}; use larger ones"
@@ -83,7 +79,7 @@ class Grid:
     @property
     def headings(self) -> int:
         """Number of headings of a pose; 1 if poses have none."""
-        return 1 if self.moves == "compass" else self.directions
+        return 1 if self.moves == "compass" else len(HEADINGS)
 
     @cached_property
     def _kind(self) -> NDArray[np.uint8]:
@@ -95,33 +91,21 @@ class Grid:
 
     @cached_property
     def _neighbour(self) -> NDArray[np.int64]:
-        """Cell entered by a move from each cell in each direction, [padded cells, directions].
-
-        A diagonal move needs both cells beside it: no walls (unless `passages` decides) and no
-        hazards, whose corner it would touch.
-        """
-        offsets = np.array(COMPASS[:: 8 // self.directions]) @ np.array([self._width, 1])
+        """Cell entered by a move from each cell north, east, south and west, [padded cells, 4]."""
+        offsets = np.array(COMPASS) @ np.array([self._width, 1])
         cell = np.arange(self._kind.size)[:, None]
         there = np.clip(cell + offsets, 0, self._kind.size - 1)
-        solid = np.isin(self._kind, (WALL, UNKNOWN))
-        blocked = solid[there]
+        blocked = np.isin(self._kind, (WALL, UNKNOWN))[there]
         if self.passages is not None:
             passages = np.pad(self.passages, ((1, 1), (1, 1), (0, 0)))
-            blocked |= ~passages.reshape(-1, self.directions)
-        if self.directions == 8:
-            corner = self._kind == HAZARD
-            if self.passages is None:
-                corner |= solid
-            beside = np.roll(corner[there], 1, axis=1) | np.roll(corner[there], -1, axis=1)
-            blocked[:, 1::2] |= beside[:, 1::2]
+            blocked |= ~passages.reshape(-1, len(COMPASS))
         return np.where(blocked, cell, there)
 
     def pose(self, row: int, column: int, heading: str = "E") -> int:
         """Pose in a cell; the heading is ignored if poses have none."""
-        names = HEADING_NAMES[self.directions]
-        if heading.upper() not in names:
-            raise SimulatorError(f"heading: {heading!r} is none of {', '.join(names)}")
-        index = 0 if self.headings == 1 else names.index(heading.upper())
+        if heading.upper() not in HEADINGS:
+            raise SimulatorError(f"heading: {heading!r} is none of {', '.join(HEADINGS)}")
+        index = 0 if self.headings == 1 else HEADINGS.index(heading.upper())
         return int(self.poses(np.array([row, column]), index))
 
     def poses(self, places: NDArray[Any], headings: NDArray[Any] | int) -> Poses:
@@ -145,10 +129,10 @@ class Grid:
         else:
             columns = []
             for turn, go in _TURN_AND_GO[self.moves]:
-                facing = (heading + turn) % self.directions
-                towards = facing if go > 0 else (facing + self.directions // 2) % self.directions
+                facing = (heading + turn) % self.headings
+                towards = facing if go > 0 else (facing + 2) % self.headings
                 entered = self._neighbour[cell, towards] if go else cell
-                columns.append(entered * self.directions + facing)
+                columns.append(entered * self.headings + facing)
             table = np.stack(columns, axis=1)
         absorbing = np.isin(self._kind[cell], (GOAL, HAZARD))
         table[absorbing] = poses[absorbing, None]
@@ -226,14 +210,13 @@ class Grid:
             self.cells,
             places.astype(np.int32),
             headings=(poses % self.headings).astype(np.int8) if self.headings > 1 else None,
-            directions=self.directions,
             points=None if points is None else points[tuple(places.T)],
             **layout,
         )
         labels = grid.centres(np.arange(len(poses))).round(6)
         columns: list[list[Any]] = (labels if grid.corner else labels.astype(int)).T.tolist()
         if grid.headings is not None:
-            columns.append([HEADING_NAMES[self.directions][h] for h in grid.headings])
+            columns.append([HEADINGS[h] for h in grid.headings])
         return AbstractSimulator(
             index(after),
             reward,
@@ -253,7 +236,6 @@ def from_text_map(
     horizon: int | None = None,
     moves: str = "compass",
     heading: str = "E",
-    headings: int = 4,
     **rewards: Any,
 ) -> AbstractSimulator:
     """Simulator of a text map: '#' wall, '.' free, 'S' start, 'G' goal, 'L' lava or hazard.
@@ -265,8 +247,8 @@ def from_text_map(
     moves
         "compass" (north, east, south, west), "turn" (forward, left, right, left and forward, right
         and forward) or "drive" (forward, back, left, right, stay).
-    heading, headings
-        Heading at the start and number of headings (4 or 8) for moves that turn.
+    heading
+        At the start, for moves that turn.
     rewards
         Fields of `GridRewards`: goal_reward, hazard_reward, step_reward.
 
@@ -277,7 +259,7 @@ def from_text_map(
         outside the text is wall.
     """
     cells, starts = parse_text_map(text)
-    grid = Grid(cells, moves, headings)
+    grid = Grid(cells, moves)
     poses = [grid.pose(row, column, heading) for row, column in starts]
     return grid.simulator(
         poses,

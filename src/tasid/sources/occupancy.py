@@ -10,9 +10,8 @@ clearance; clearance beyond the larger of 2 · radius and cell_size / 4 counts n
 equals the pixel nearest to the cell's centre is taken, so that representatives in open space are
 the centres. A move between two neighbouring cells exists if the robot can drive from one
 representative to the other without leaving the two cells; in particular if it can drive the
-straight segment between them. A diagonal move exists if both ways round the corner do. Doors
-therefore stay open wherever cells begin and end; straight segments alone, with cells of 1 m, cut
-off a tenth of a real office floor.
+straight segment between them. Doors therefore stay open wherever cells begin and end; straight
+segments alone, with cells of 1 m, cut off a tenth of a real office floor.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from tasid.layout import FREE, GOAL, HAZARD, UNKNOWN, WALL
 from tasid.simulator import AbstractSimulator, SimulatorError
-from tasid.sources.grid import COMPASS, Grid, GridRewards
+from tasid.sources.grid import Grid, GridRewards
 
 Place = tuple[int, int]
 BACKDROP_PIXELS = 8
@@ -122,7 +121,8 @@ class Lattice:
     points: NDArray[np.float64]
     """x and y of the representatives [rows, columns, 2]; NaN where the robot does not fit."""
     passages: NDArray[np.bool_]
-    """Whether the robot can drive to each neighbour, [rows, columns, directions]."""
+    """Whether the robot can drive to the neighbour in the north, east, south and west, [rows,
+    columns, 4]."""
     cell_size: float
     robot_radius: float
 
@@ -135,7 +135,6 @@ class Lattice:
         robot_radius: float = 0.0,
         unknown: str = "wall",
         hazards: Sequence[Sequence[float]] = (),
-        headings: int = 4,
     ) -> Lattice:
         """The lattice for a robot.
 
@@ -150,8 +149,6 @@ class Lattice:
         hazards
             Circles (x, y, radius) and rectangles (x, y, x, y). Cells from which the robot could
             touch one are absorbing.
-        headings
-            Number of directions of moves, 4 or 8.
         """
         from scipy import ndimage
 
@@ -161,7 +158,6 @@ class Lattice:
             ("cell_size", size, resolution * (1 - _EDGE) <= size < math.inf),
             ("robot_radius", robot_radius, 0 <= robot_radius < math.inf),
             ("unknown", unknown, unknown in ("wall", "free")),
-            ("headings", headings, headings in (4, 8)),
             ("hazards", hazards, all(len(z) in (3, 4) and np.isfinite(z).all() for z in hazards)),
         ):
             if not right:
@@ -184,7 +180,7 @@ class Lattice:
         cells = np.select([fits, known], [FREE, WALL], UNKNOWN).astype(np.uint8)
         points = np.array(picture.corner) + resolution * (pixel[..., ::-1] + 0.5).astype(np.float64)
         points[~fits] = np.nan
-        passages = _passages(drivable, pixel, per_cell, headings)[::-1]
+        passages = _passages(drivable, pixel, per_cell)[::-1]
         lattice = cls(
             picture, drivable[::-1], cells[::-1], points[::-1], passages, size, float(robot_radius)
         )
@@ -222,7 +218,7 @@ class Lattice:
         cells = self.cells.copy()
         for goal in goals:
             cells[self.locate("goal", goal)] = GOAL
-        return Grid(cells, moves, self.passages.shape[-1], self.passages)
+        return Grid(cells, moves, self.passages)
 
     def start(self, grid: Grid, start: Sequence[Any], goals: Sequence[Sequence[Any]]) -> int:
         """Pose at (x, y) or (x, y, heading), E by default, from which a goal can be reached."""
@@ -282,13 +278,13 @@ def from_occupancy_map(
     Parameters
     ----------
     start
-        (x, y) or (x, y, heading); the heading is one of N, E, S, W, or of eight, default E.
+        (x, y) or (x, y, heading); the heading is one of N, E, S, W, default E.
     goal
         A point (x, y) or several.
     horizon, moves
         As in `from_text_map`.
     options
-        Arguments of `Lattice.build`: cell_size, robot_radius, unknown, hazards, headings;
+        Arguments of `Lattice.build`: cell_size, robot_radius, unknown, hazards;
         and fields of `GridRewards`: goal_reward, hazard_reward, step_reward.
 
     Returns
@@ -328,7 +324,7 @@ def _representatives(
 
 
 def _passages(
-    drivable: NDArray[np.bool_], pixel: NDArray[np.int64], per_cell: float, directions: int
+    drivable: NDArray[np.bool_], pixel: NDArray[np.int64], per_cell: float
 ) -> NDArray[np.bool_]:
     """Whether the robot can drive between the representatives `pixel` of neighbouring cells.
 
@@ -345,20 +341,12 @@ def _passages(
     areas = ndimage.label(apart)[0][place]
     of_cell = np.where(pixel[..., 0] >= 0, areas[pixel[..., 0], pixel[..., 1]], -1)
     reached = areas == of_cell[row[:, None], column]  # from the representative, within the cell
-    passages = np.zeros((*of_cell.shape, directions), bool)
-    quarter = directions // 4
+    passages = np.zeros((*of_cell.shape, 4), bool)
     y, x = borders[0] - 1, np.arange(len(column))
     i, j = np.nonzero(reached[y] & reached[y + 1])
-    passages[row[y[i]], column[x[j]], 0] = passages[row[y[i]] + 1, column[x[j]], 2 * quarter] = True
+    passages[row[y[i]], column[x[j]], 0] = passages[row[y[i]] + 1, column[x[j]], 2] = True
     y, x = np.arange(len(row)), borders[1] - 1
     i, j = np.nonzero(reached[:, x] & reached[:, x + 1])
-    passages[row[y[i]], column[x[j]], quarter] = True
-    passages[row[y[i]], column[x[j]] + 1, 3 * quarter] = True
-    for diagonal in range(1, 8, 2) if directions == 8 else ():
-        sides = [(diagonal - 1) % 8, (diagonal + 1) % 8]
-        passages[..., diagonal] = True
-        for first, second in (sides, sides[::-1]):
-            down, right = COMPASS[first]
-            after = np.roll(passages[..., second], (down, -right), axis=(0, 1))
-            passages[..., diagonal] &= passages[..., first] & after
+    passages[row[y[i]], column[x[j]], 1] = True
+    passages[row[y[i]], column[x[j]] + 1, 3] = True
     return passages

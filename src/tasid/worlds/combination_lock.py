@@ -21,7 +21,6 @@ earn 0.1. Arriving at layer H in type 1 or 2 earns 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,7 +54,6 @@ def combination_lock(
     unperturbed: str = "last",
     starts: int = 1,
     layout: str = "layer0",
-    start_probabilities: Sequence[float] | None = None,
     wrong_starts: float = 0.0,
     coin_flips: bool = False,
     seed: int = 0,
@@ -74,8 +72,8 @@ def combination_lock(
         Number of further layers x ← tanh(x R) with random rotations R; the paper has none.
     unperturbed
         Layers in which type 2 is not perturbed: the "last" decision, "none" or "all".
-    starts, layout, start_probabilities
-        Number of starts, their layout, and their probabilities (equal by default).
+    starts, layout
+        Number of starts, all equally likely, and their layout.
     wrong_starts
         ε₀: probability that an episode begins in type 2 or 3 of layer 0, unknown to the map.
     coin_flips
@@ -86,8 +84,6 @@ def combination_lock(
     sim = lock_simulator(horizon, num_actions, seed=seed, starts=starts, layout=layout)
     if coin_flips:
         sim = coin_flip_simulator(horizon, num_actions, seed=seed)
-    if start_probabilities is not None:
-        sim = sim.with_start(sim.starts.tolist(), start_probabilities)
     states = _states(horizon, starts, layout)
     xi = perturb(sim, eta=eta, seed=seed).xi.copy()
     spared = {"none": [], "last": [horizon - 1], "all": range(horizon)}[unperturbed]

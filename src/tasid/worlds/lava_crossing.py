@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from tasid.layout import FREE, WALL, GridLayout
 from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator
+from tasid.sources.grid import COMPASS
 from tasid.storage import plain_json
 from tasid.targets.block import BlockMDP, on_device
 from tasid.worlds import ROUTES, check_options, random_bits, robust_horizon
@@ -60,8 +61,6 @@ _NARROW = "##...##"
 _REPEATING = ("#.....#", "##....#", "#....##")
 _DOCKS = ((4, 1), (2, 1), (8, 1), (8, 5), (6, 1), (6, 5))
 """Row and column of the starts; a single start is the first."""
-_AHEAD = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
-"""Row and column of a step north, east, south, west."""
 
 
 def lava_crossing(
@@ -220,7 +219,7 @@ def agent_views(tiles: NDArray[np.uint8], poses: NDArray[np.integer]) -> NDArray
     The agent is at the centre of the last row and looks up. Outside of the map is wall.
     """
     poses = np.asarray(poses, np.intp)
-    ahead, right = (_AHEAD[(poses[:, 2] + turn) % 4][:, None, None] for turn in (0, 1))
+    ahead, right = (np.array(COMPASS)[(poses[:, 2] + turn) % 4][:, None, None] for turn in (0, 1))
     far = np.arange(VIEW - 1, -1, -1)[:, None, None]
     aside = np.arange(-(VIEW // 2), VIEW // 2 + 1)[None, :, None]
     places = poses[:, None, None, :2] + far * ahead + aside * right

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasid.layout import FREE, GOAL, HAZARD, HEADING_NAMES, WALL
+from tasid.layout import FREE, GOAL, HAZARD, HEADINGS, WALL
 from tasid.planning import perturb
 from tasid.simulator import AbstractSimulator, SimulatorError
 from tasid.sources.grid import ACTIONS, Grid, GridRewards, parse_text_map, read_text
@@ -52,7 +52,6 @@ def building(
     sensor: str = "lidar",
     cell_size: float = 1.0,
     robot_radius: float = 0.2,
-    headings: int = 4,
     start: Sequence[float | str] | None = None,
     goal: Sequence[float] | None = None,
     starts: int | str = 1,
@@ -80,7 +79,7 @@ def building(
         for the office of the package.
     sensor
         "lidar" or "camera".
-    cell_size, robot_radius, headings, unknown, hazards
+    cell_size, robot_radius, unknown, hazards
         As in `tasid.sources.occupancy.Lattice.build`.
     start, goal
         (x, y) or (x, y, heading), and (x, y). By default those of the map; a goal must be given
@@ -112,7 +111,7 @@ def building(
     picture, source, zones, docks, goals = _read_task(map, cell_size)
     docks = docks if start is None else [start]
     goals = goals if goal is None else [goal]
-    robot = {name: options[name] for name in ("cell_size", "robot_radius", "unknown", "headings")}
+    robot = {name: options[name] for name in ("cell_size", "robot_radius", "unknown")}
     build: Any = partial(Lattice.build, **robot)
     lattice = build(picture, hazards=zones if hazards is None else hazards)
     docks = _choose_docks(lattice, docks, goals, 1 if starts == ANYWHERE else int(starts))
@@ -180,19 +179,17 @@ def _choose_docks(lattice: Lattice, docks: Points, goals: Points, number: int) -
     pool = np.argwhere(suitable if suitable.sum() >= 3 * number else steps >= 0)
     if len(pool) < number - len(docks):
         raise SimulatorError(f"starts: {number}, but only {len(pool)} more docks are free")
-    names = HEADING_NAMES[lattice.passages.shape[-1]]
     for turn in range(number - len(docks)):
         apart = [np.abs(pool - place).sum(axis=1) for place in taken]
         taken.append(pool[np.min(apart, axis=0).argmax()])
-        heading = names[(names.index("E") + turn) % len(names)]
+        heading = HEADINGS[(HEADINGS.index("E") + turn) % len(HEADINGS)]
         docks.append((*lattice.points[tuple(taken[-1])].tolist(), heading))
     return docks
 
 
 def _steps(lattice: Lattice, places: Sequence[Place]) -> NDArray[np.int64]:
     """Moves without turns from each free cell to the nearest of these, else −1, [rows, columns]."""
-    quarter = lattice.passages.shape[-1] // 4
-    walk = Grid(lattice.cells, "compass", passages=lattice.passages[..., ::quarter])
+    walk = Grid(lattice.cells, "compass", lattice.passages)
     steps = np.full(lattice.cells.shape, -1)
     for number, level in enumerate(walk.levels(walk.poses(np.array(places), 0))):
         steps[tuple(walk.places(level).T)] = number
