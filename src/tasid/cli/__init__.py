@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
@@ -66,11 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signals.append(number)
         raise KeyboardInterrupt
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        # Shells start background processes with SIGINT ignored.
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, interrupt) for number in numbers}
+    if alone:
+        signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGINT, interrupt)  # shells start background processes without it
     code: Any = 0
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         try:
@@ -86,9 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise
             output.notice(str(error) or type(error).__name__)
             code = 2
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
     if code == 130:
         code = 143 if signal.SIGTERM in signals else 130
         output.notice("interrupted")

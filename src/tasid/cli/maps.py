@@ -27,13 +27,11 @@ def plan(
     from tasid.runs.config import DEFAULT_ETA
     from tasid.targets.registry import ENVIRONMENTS, load_source, make
 
-    ours = source if source in ENVIRONMENTS else None
     given = options.apply_settings(settings, {}, tables=["options", "map"])
     chosen, optimal = given.get("options", {}) | given.get("map", {}), None
-    if ours:
-        given_options = {"seed": env_seed, "eta": eta, "horizon": horizon}
-        chosen = {k: value for k, value in given_options.items() if value is not None} | chosen
-        target = make(source, **chosen)
+    if source in ENVIRONMENTS:
+        own = {"seed": env_seed, "eta": eta, "horizon": horizon}
+        target = make(source, **{k: v for k, v in own.items() if v is not None} | chosen)
         sim, optimal = target.simulator, target.latent.optimal_value()
     else:
         sim = load_source(source, horizon=horizon, **chosen)

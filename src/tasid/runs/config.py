@@ -7,6 +7,7 @@ working directory.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -225,22 +226,16 @@ def _construct(kind: Any, values: Mapping[str, Any], where: str) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """Value of KEY=VALUE: true or false, a finite TOML value, numbers x,y,… as a list, or text."""
+    """Value of KEY=VALUE: true or false, a finite TOML value, numbers x,y,… as a list, or text.
+
+    The last of the numbers may be a heading: 1.5,-2,N.
+    """
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    try:
+    with contextlib.suppress(ArtifactError, tomllib.TOMLDecodeError):  # dates, nan and inf are text
         return plain_json(tomllib.loads(f"value = {text}")["value"], "value")
-    except ArtifactError:  # dates, nan and inf
-        return text
-    except tomllib.TOMLDecodeError:
-        return _listed(text)
-
-
-def _listed(text: str) -> Any:
-    """Numbers between commas, the last perhaps a heading (1.5,-2,N), as a list; else the text."""
     *numbers, last = (part.strip() for part in text.split(","))
-    try:
+    with contextlib.suppress(ValueError):
         head: list[Any] = [float(part) for part in numbers]
         return [*head, last if last.isalpha() else float(last)] if head else text
-    except ValueError:
-        return text
+    return text
