@@ -114,8 +114,6 @@ class Lattice:
     """Cells of a robot's map, row 0 on top; lengths in metres."""
 
     picture: OccupancyMap
-    drivable: NDArray[np.bool_]
-    """Pixels on which the robot's centre may be."""
     cells: NDArray[np.uint8]
     """Kinds of cells [rows, columns]: FREE if the robot fits, HAZARD, WALL or UNKNOWN."""
     points: NDArray[np.float64]
@@ -181,9 +179,7 @@ class Lattice:
         points = np.array(picture.corner) + resolution * (pixel[..., ::-1] + 0.5).astype(np.float64)
         points[~fits] = np.nan
         passages = _passages(drivable, pixel, per_cell)[::-1]
-        lattice = cls(
-            picture, drivable[::-1], cells[::-1], points[::-1], passages, size, float(robot_radius)
-        )
+        lattice = cls(picture, cells[::-1], points[::-1], passages, size, float(robot_radius))
         for zone in hazards:
             lattice._mark_hazard(zone)
         return lattice

@@ -78,11 +78,8 @@ def from_function(
     # No action is ever taken in the states that the last step reaches.
     complete = all(over for _, over in nodes[len(rows) :])
     rows += [[[] for _ in moves] for _ in nodes[len(rows) :]]
-    successor, probabilities, reward = padded_tables(rows)
     return AbstractSimulator(
-        successor,
-        reward,
-        probabilities=probabilities,
+        **padded_tables(rows),
         horizon=horizon,
         start=first,
         start_probabilities=start_probabilities,
@@ -97,8 +94,8 @@ def from_function(
     )
 
 
-def padded_tables(rows: list[list[list[tuple[float, int, float]]]]) -> tuple[Any, Any, Any]:
-    """Arrays successor, probability and reward [S, A, B] from lists of (p, successor, reward).
+def padded_tables(rows: list[list[list[tuple[float, int, float]]]]) -> dict[str, Any]:
+    """Arrays [S, A, B] for `AbstractSimulator` from lists of (p, successor, reward).
 
     Equal transitions are added up. An empty list means to stay without reward.
     """
@@ -113,7 +110,7 @@ def padded_tables(rows: list[list[list[tuple[float, int, float]]]]) -> tuple[Any
         for a, of_action in enumerate(of_state):
             for b, ((after, reward), p) in enumerate(of_action.items()):
                 table[:, s, a, b] = after, p, reward
-    return table[0].astype(np.int64), table[1], table[2]
+    return {"successor": table[0].astype(int), "probabilities": table[1], "reward": table[2]}
 
 
 def _outcomes(step: Callable[[Any, Any], Any], state: Hashable, move: Any) -> list[Outcome]:

@@ -70,11 +70,8 @@ def from_toy_text(
     rows, copied = _absorbing(table, starts.tolist())
     if deterministic is not None:
         rows = [[[_likeliest(outcomes)] if outcomes else [] for outcomes in row] for row in rows]
-    successor, probabilities, reward = padded_tables(rows)
     return AbstractSimulator(
-        successor,
-        reward,
-        probabilities=probabilities,
+        **padded_tables(rows),
         horizon=horizon,
         start=starts,
         start_probabilities=mu[starts] / mu[starts].sum(),
