@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 STDOUT: TextIO = sys.stdout
 """Standard output as it was when the command started."""
-Row = tuple[str, Any, str]
-"""Name, value and explanation; rows without a value are not printed."""
 
 
 def notice(text: str) -> None:
@@ -45,7 +43,7 @@ def print_values(result: Mapping[str, Any], *, inner: bool = False) -> None:
     """
     from tasid.policies.evaluate import FIGURES
 
-    rows: list[Row] = []
+    rows = []
     tables = {key: value for key, value in result.items() if isinstance(value, dict) and value}
     for key, value in result.items():
         name, note = FIGURES.get(key, (key.replace("_", " "), ""))
@@ -53,8 +51,11 @@ def print_values(result: Mapping[str, Any], *, inner: bool = False) -> None:
             name, value = "95 % interval", f"{value[0]:.4g} … {value[1]:.4g}"
         if inner and key in tables:
             value = "; ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in value.items())
-        rows.append((name, None if isinstance(value, list | dict) else value, note))
-    print_rows(rows)
+        if value is not None and not isinstance(value, list | dict):
+            rows.append((name, number(value), note))
+    width = max((len(name) for name, _, _ in rows), default=0) + 2
+    for name, value, note in rows:
+        print(f"{name:<{width}}{value}" + (f"  ({note})" if note else ""))
     for key, table in tables.items() if not inner else ():
         print(f"\n{key.replace('_', ' ')}")
         print_values(table, inner=True)
@@ -65,14 +66,6 @@ def number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def print_rows(rows: Iterable[Row]) -> None:
-    """Names, values and explanations in columns."""
-    known = [(name, number(value), note) for name, value, note in rows if value is not None]
-    width = max((len(name) for name, _, _ in known), default=0) + 2
-    for name, value, note in known:
-        print(f"{name:<{width}}{value}" + (f"  ({note})" if note else ""))
 
 
 def progress(seconds_between_lines: float = 5.0) -> Callable[[Event], None]:

@@ -63,7 +63,7 @@ def watch(
     def words(result: Mapping[str, Any]) -> None:
         for h in range(watched.steps):
             print(" · ".join(text for text in watched.headline(h) if text))
-        output.print_rows((name, result[name], "") for name in ("return", "gif", "html"))
+        output.print_values({name: result[name] for name in ("return", "gif", "html")})
 
     output.answer(result, words, as_json=as_json)
 
