@@ -129,6 +129,13 @@ class Transitions:
         """How often each pair had its likeliest outcome, [S, A]."""
         return np.take_along_axis(self.counts, self.mode[..., None], axis=2)[..., 0]
 
+    def outcomes_are_random(self, eta: float) -> bool:
+        """Do pairs have their likeliest outcomes less often than slips allow?"""
+        repeated = self.tried >= 4
+        tried = float(self.tried[repeated].sum())
+        missed = tried - float(self.counts.max(axis=-1)[repeated].sum())
+        return bool(at_least(missed, max(tried, 1.0), eta + 0.05) < 1e-6)
+
     def predict(self, eta: float) -> Floats:
         """p(k | s, a) with slips, [S, A, K+1]; the last is a state never observed."""
         mean = self.posterior.mean(axis=1, keepdims=True)
@@ -244,85 +251,107 @@ def doubts_worth_a_test(
     return np.where(open_pairs, tests, 0).astype(np.int64)
 
 
+_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
 def split_look_alikes(
     rows: Rows, assigned: Ints, num_components: int, num_actions: int, eta: float
 ) -> tuple[Ints, Ints]:
     """States of all rows, and the component of each state: look-alike states share a component.
 
-    A component whose outcomes miss more often than slips allow is split by context (previous state
-    and action), if two sets of modes explain its outcomes so much better that a message which names
-    the set of every context pays for itself.
+    A component whose outcomes miss more often than slips allow is split by context, the state and
+    the action before it was entered, and the likeliest path of every episode is found anew. The
+    split stays if it explains so many misses that a message which names the state of every context
+    pays for itself. Where many components miss, outcomes are random.
     """
-    labels, component = assigned, np.arange(num_components)
+    labels, component, whole = assigned, np.arange(num_components), list[int]()
     first = np.flatnonzero(rows.action >= 0)
     good, bad = math.log1p(-max(eta, 1e-2)), math.log(max(eta, 1e-2))
-    for _ in range(2 * num_components):
+
+    def outcomes(labels: Ints, number: int) -> tuple[Table, float, Floats]:
+        """Transitions, how many miss, and how surprising the misses of each pair are."""
+        table = Table.of(labels[first], rows.action[first], labels[first + 1], number, num_actions)
+        tried = table.counts.sum(axis=-1)
+        missed = tried - table.counts.max(axis=-1)
+        return table, float(missed.sum()), _surprise(missed, tried, eta)
+
+    table, missed, surprise = outcomes(labels, num_components)
+    while True:
         number = len(component)
-        s, a, following = labels[first], rows.action[first], labels[first + 1]
-        counts = Table.of(s, a, following, number, num_actions).counts
-        tried = counts.sum(axis=(1, 2))
-        missed = tried - counts.max(axis=2).sum(axis=1)
-        suspicious = at_least(missed, np.maximum(tried, 1), eta + 0.05) < 1e-3 / number
-        if not (suspicious & (tried > 0)).any():
+        suspicious = surprise.max(axis=1) > 1.0
+        if suspicious.sum() > max(8, number / 4):
             break
-        context = np.zeros(len(labels), np.int64)  # 0: the start of the episode
-        context[first + 1] = 1 + s * num_actions + a
-        best = None
-        for state in np.flatnonzero(suspicious & (tried > 0)):
-            mine = first[labels[first] == state]
-            contexts, which = np.unique(context[mine], return_inverse=True)
-            outcomes, k = np.unique(labels[mine + 1], return_inverse=True)
-            table = np.zeros((len(contexts), num_actions, len(outcomes)))
-            np.add.at(table, (which, rows.action[mine], k), 1.0)
-            gain, groups = _two_sets_of_modes(table, good, bad)
-            gain -= len(contexts) * math.log(2) + num_actions * math.log(len(outcomes) + 1)
-            if gain > (0.0 if best is None else best[0]):
-                best = gain, state, contexts[groups == 1]
-        if best is None:
+        suspicious[whole] = False
+        if not suspicious.any():
             break
-        _, state, moved = best
-        labels = np.where((labels == state) & np.isin(context, moved), number, labels)
-        component = np.append(component, component[state])
+        pair = np.where(suspicious[:, None], surprise, 0.0).argmax()
+        state, action = (int(i) for i in np.unravel_index(pair, surprise.shape))
+        entered = (rows.step == 0) | (labels != np.roll(labels, 1))
+        entry = np.maximum.accumulate(np.where(entered, np.arange(len(labels)), 0))
+        context = 1 + labels[entry - 1] * num_actions + rows.action[entry - 1]
+        context[rows.step[entry] == 0] = 0
+        common = table.candidates[state, np.argsort(table.counts[state, action])[-2:]]
+        mine = first[labels[first] == state]
+        contexts, place = np.unique(context[mine], return_inverse=True)
+        votes = (labels[mine + 1, None] == common) & (rows.action[mine, None] == action)
+        rare, usual = (np.bincount(place, vote) for vote in votes.T)
+        moved = (labels == state) & np.isin(context, contexts[rare > usual])
+        trial, split = np.where(moved, number, labels), np.append(component, component[state])
+        clones = np.full((num_components, int(np.bincount(split).max())), -1)
+        clones[split, [int((split[:s] == split[s]).sum()) for s in range(number + 1)]] = np.arange(
+            number + 1
+        )
+        for _ in range(4):
+            found = outcomes(trial, number + 1)[0]
+            modes = np.take_along_axis(found.candidates, found.counts.argmax(axis=-1), axis=1)
+            _most_likely_paths(assigned, rows.action, clones, modes, bad - good, trial)
+        found, misses, left = outcomes(trial, number + 1)
+        gain = (missed - misses) * (good - bad)
+        kinds = int((table.counts[state].sum(axis=0) > 0).sum())
+        if gain > len(contexts) * math.log(2) + num_actions * math.log(kinds + 1):
+            labels, component = trial, split
+            table, missed, surprise = found, misses, left
+        else:
+            whole.append(state)
     return labels, component
 
 
-def _two_sets_of_modes(table: Floats, good: float, bad: float) -> tuple[float, Ints]:
-    """Split contexts by their outcomes [contexts, A, K]: the gain in log-likelihood, and the sets.
-
-    Every set has a mode for each action; hits weigh `good`, misses `bad`.
-    """
-
-    def weight(counts: Floats) -> Floats:
-        """ln-likelihood of each outcome as the mode of each action, [..., A, K]."""
-        return counts * good + (counts.sum(axis=-1, keepdims=True) - counts) * bad
-
-    whole = weight(table.sum(axis=0)).max(axis=-1).sum()
-    best, groups = 0.0, np.zeros(len(table), np.int64)
-    total = table.sum(axis=0)
-    for action in np.argsort(total.max(axis=-1) - total.sum(axis=-1))[:3]:
-        rival = np.argsort(total[action])[-2:]
-        if len(rival) < 2:
-            continue
-        split = (table[:, action, rival[0]] > table[:, action, rival[1]]).astype(np.int64)
-        for _ in range(8):
-            modes = [weight(table[split == g].sum(axis=0)).argmax(axis=-1) for g in (0, 1)]
-            own = weight(table)
-            fits = [
-                np.take_along_axis(own, np.broadcast_to(m[:, None], (len(own), len(m), 1)), 2).sum(
-                    axis=(1, 2)
-                )
-                for m in modes
-            ]
-            split, before = (fits[1] > fits[0]).astype(np.int64), split
-            if (split == before).all():
-                break
-        gain = float(np.maximum(*fits).sum() - whole)
-        if gain > best and 0 < split.sum() < len(split):
-            best, groups = gain, split
-    return best, groups
+def _surprise(missed: Floats, tried: Floats, eta: float) -> Floats:
+    """ln(1 / probability of so many misses) over what the largest of so many pairs may reach."""
+    chance = at_least(missed, np.maximum(tried, 1), max(eta, 1e-3))
+    limit = math.log(100 * max(int((tried > 0).sum()), 1))
+    surprise: Floats = -np.log(np.maximum(chance, 1e-300)) / limit
+    return surprise
 
 
-_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+@_compiled
+def _most_likely_paths(
+    assigned: Any, action: Any, clones: Any, modes: Any, miss: float, labels: Any
+) -> None:
+    """Fill labels with the clones of each row's component that miss their modes least (Viterbi)."""
+    width = clones.shape[1]
+    score, best = np.zeros(width), np.zeros(width)
+    back = np.zeros((len(assigned), width), np.int64)
+    begin = 0
+    for i in range(len(assigned)):
+        here = clones[assigned[i]]
+        for k in range(width):
+            best[k] = 0.0 if i == begin and here[k] >= 0 else -np.inf
+            if i == begin or here[k] < 0:
+                continue
+            for j in range(width):
+                before = clones[assigned[i - 1], j]
+                hit = before >= 0 and modes[before, action[i - 1]] == here[k]
+                value = score[j] + (0.0 if hit else miss)
+                if value > best[k]:
+                    best[k], back[i, k] = value, j
+        score[:] = best
+        if action[i] < 0:
+            k = int(score.argmax())
+            for t in range(i, begin - 1, -1):
+                labels[t] = clones[assigned[t], k]
+                k = back[t, k]
+            begin = i + 1
 
 
 @_compiled
@@ -496,7 +525,6 @@ def discover(
     episodes: int | str = "auto",
     horizon: int | None = None,
     seed: int = 0,
-    stochastic: bool | None = None,
     force: bool = False,
     config: DiscoveryConfig | None = None,
     callbacks: Sequence[Callable[[Event], None]] = (),
@@ -517,8 +545,6 @@ def discover(
         Steps per episode; that of the source if None.
     seed
         Determines the episodes and the exploration.
-    stochastic
-        Are outcomes random beyond slips? The map is then stochastic. None: as the episodes show.
     force
         Return a map with warnings where the evidence does not suffice, instead of `Undecided`.
     callbacks
@@ -526,7 +552,7 @@ def discover(
     """
     config = config or DiscoveryConfig()
     config = config if delta is None else replace(config, delta=delta)
-    exploration = Exploration(source, eta, horizon, seed, stochastic, config)
+    exploration = Exploration(source, eta, horizon, seed, config)
     limit = episodes if isinstance(episodes, int) else config.max_episodes
     while not exploration.finished and exploration.played < limit:
         event = exploration.batch(limit)
@@ -544,7 +570,6 @@ class Exploration:
         eta: float,
         horizon: int | None,
         seed: int,
-        stochastic: bool | None,
         config: DiscoveryConfig,
     ) -> None:
         self.eta, self.seed, self.config = eta, seed, config
@@ -563,7 +588,7 @@ class Exploration:
         self.pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
         self.rng = np.random.default_rng([seed, Phase.DISCOVERY])
         self.rows, self.history = Rows(), list[BatchExplored]()
-        self.stochastic, self.given = bool(stochastic), stochastic is not None
+        self.stochastic = False
         self.played = self.stage = self.quiet = self.refitted_at = 0
         self.finished = False
         self.mixture: Any = None
@@ -627,18 +652,19 @@ class Exploration:
     def _count(self) -> None:
         """States of all observations, and transitions between them."""
         rows, config, actions = self.rows, self.config, self.num_actions
-        labels, component = self.assigned, np.arange(len(self.mixture))
-        if not (self.given and self.stochastic):
+        labels, component, tries = self.assigned, np.arange(len(self.mixture)), 1 << self.stage
+        if not self.stochastic:
+            tries = 0
             labels, component = split_look_alikes(rows, labels, len(component), actions, self.eta)
-        if not self.given and self.played >= config.judged:
-            self.stochastic = _outcomes_are_random(rows, labels, len(component), actions, self.eta)
-        if self.stochastic:
-            labels, component = self.assigned, np.arange(len(self.mixture))
-        tries = 1 << self.stage if self.stochastic else 0
         self.labels, self.component = labels, component
         self.transitions = count_transitions(
             rows, labels, len(component), actions, self.eta, config, tries
         )
+        if not self.stochastic and self.played >= config.judged:
+            self.stochastic = self.transitions.outcomes_are_random(self.eta)
+            if self.stochastic:
+                self._count()
+                return
         start = np.bincount(labels[rows.step == 0], minlength=len(component))
         self.start = start / start.sum()
         if self.stage > 0 and not self.stochastic:
@@ -747,9 +773,8 @@ class Exploration:
                     f"instance in {labels[doubtful[0]]}: states that differ may look alike"
                 )
             return warnings
-        tested = (t.tried > 0) & ~t.terminal[:, None]
-        surprising = at_least(t.tried - t.hits, np.maximum(t.tried, 1), max(self.eta, 1e-3))
-        pairs = np.argwhere(tested & (surprising < 0.01 / max(tested.sum(), 1)))
+        surprise = _surprise(t.tried - t.hits, t.tried, self.eta)
+        pairs = np.argwhere((surprise > 1.0) & ~t.terminal[:, None])
         if len(pairs):
             s, a = pairs[0]
             warnings.append(
@@ -810,19 +835,6 @@ def _slips(t: Transitions, tested: NDArray[np.bool_]) -> float:
     repeated = tested & (t.tried >= 2)
     visible = float((t.tried * different)[repeated].sum())
     return float((t.tried - t.hits)[repeated].sum()) / max(visible, 1e-9)
-
-
-def _outcomes_are_random(
-    rows: Rows, labels: Ints, num_states: int, num_actions: int, eta: float
-) -> bool:
-    """Do pairs have their likeliest outcomes less often than slips allow?"""
-    first = np.flatnonzero(rows.action >= 0)
-    s, a, following = labels[first], rows.action[first], labels[first + 1]
-    counts = Table.of(s, a, following, num_states, num_actions).counts
-    tried = counts.sum(axis=-1)
-    repeated = tried >= 4
-    missed = float((tried - counts.max(axis=-1))[repeated].sum())
-    return bool(at_least(missed, max(float(tried[repeated].sum()), 1.0), eta + 0.05) < 1e-6)
 
 
 def _memory(rows: Rows, labels: Ints, t: Transitions) -> Floats:

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 class DiscoveryConfig:
     """Hyper-parameters of discovery."""
 
-    delta: float = 0.01
+    delta: float = 0.015
     """A pair (state, action) is known when its outcome has posterior probability ≥ 1 − delta."""
     max_episodes: int = 5_000
     """Episodes after which "auto" gives up."""
@@ -38,7 +38,7 @@ class DiscoveryConfig:
     """… about so many by the best policy."""
     idle: float = 0.05
     """Exploration ends when fewer tests than this are expected in an episode, twice."""
-    worth: float = 0.002
+    worth: float = 0.0005
     """Doubts about a state are looked at again if they may cost more than this part of the value
     of the best policy."""
     standard_error: float = 0.05
@@ -384,18 +384,21 @@ def first_mixture(rows: Rows, frames: int, config: DiscoveryConfig) -> tuple[Sta
 
 
 def _start_groups(first: NDArray[np.float32]) -> Ints:
-    """Groups of first observations [n, D]: components of the minimum spanning tree without edges
-    longer than 1.6 times the median."""
-    from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-    from scipy.spatial.distance import pdist, squareform
+    """Groups of first observations [n, D]: the merges that are far higher than usual are undone.
 
-    first = first[:400].astype(np.float64)
-    tree = minimum_spanning_tree(squareform(pdist(first)) + 1e-9)
-    usual = float(np.median(tree.data)) if tree.nnz else 0.0
-    tree.data[tree.data > 1.6 * usual + 1e-6] = 0.0
-    tree.eliminate_zeros()
-    labels: Ints = connected_components(tree, directed=False)[1].astype(np.int64)
-    return labels
+    Distances are those of neighbours, or with few observations in many dimensions, where all
+    observations are equally far apart, those of means (Ward).
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    first = first[:400]
+    if len(first) == 1:
+        return np.zeros(1, np.int64)
+    tree = linkage(first, "ward" if first.shape[1] > len(first) else "single")
+    usual = np.median(tree[:, 2])
+    spread = 1.5 * np.median(np.abs(tree[:, 2] - usual))
+    groups: Ints = fcluster(tree, usual + 6 * spread + 1e-6, "distance").astype(np.int64) - 1
+    return groups
 
 
 def _steps_differ(rows: Rows, config: DiscoveryConfig) -> bool:
