@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -217,6 +218,43 @@ def test_a_stochastic_function_by_hand():
 def test_wrong_functions_are_named(step, options, match):
     with pytest.raises(SimulatorError, match=match):
         AbstractSimulator.from_function(step, 0, 2, horizon=5, **options)
+
+
+def test_tables_round_trip(tmp_path):
+    path = tmp_path / "map.npz"
+    table = {"successor": [[1, 0], [1, 1]], "reward": [[0.0, 1.0], [0.0, 0.0]]}
+    np.savez(path, **table, horizon=4, start=1, states=["a", "b"], hazards=[True, False])
+    sim = AbstractSimulator.from_tables(path)
+    assert (sim.horizon, sim.start, sim.states) == (4, 1, ("a", "b"))
+    assert_array_equal(sim.successor, table["successor"])
+    assert_array_equal(sim.hazards, [True, False])
+    assert load_source(str(path), horizon=7).horizon == 7
+    np.savez(
+        path,
+        successor=[[[0, 1]], [[0, 1]]],
+        reward=[[0.0], [1.0]],
+        probabilities=[[[0.5, 0.5]]] * 2,
+    )
+    assert AbstractSimulator.from_tables(path, horizon=3).stochastic
+    np.savez(path, successor=[[0]], reward=[[0.0]], horizon=2, extra=1)
+    with pytest.raises(SimulatorError, match="extra"):
+        AbstractSimulator.from_tables(path)
+
+
+def test_hostile_tables_are_refused(tmp_path):
+    path = tmp_path / "map.npz"
+    np.savez(path, successor=np.array([[{}]], dtype=object), reward=[[0.0]], horizon=2)
+    with pytest.raises(SimulatorError, match="plain numeric tables"):
+        AbstractSimulator.from_tables(path)
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000, 1000000), }"
+    with zipfile.ZipFile(path, "w") as archive:
+        data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        archive.writestr("successor.npy", data)
+    with pytest.raises(SimulatorError, match="plain numeric tables"):
+        AbstractSimulator.from_tables(path)
+    path.write_bytes(b"no archive")
+    with pytest.raises(SimulatorError, match=r"map\.npz"):
+        AbstractSimulator.from_tables(path)
 
 
 # Occupancy maps

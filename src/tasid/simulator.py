@@ -332,6 +332,13 @@ class AbstractSimulator:
 
         return from_occupancy_map(path, **options)
 
+    @staticmethod
+    def from_tables(path: str | Path, **options: Any) -> AbstractSimulator:
+        """Map from the tables of a .npz file; see `tasid.sources.tables.from_tables`."""
+        from tasid.sources.tables import from_tables
+
+        return from_tables(path, **options)
+
     def save(self, path: str | Path) -> Path:
         """Write the simulator as an artifact directory; return its path."""
         from tasid.storage import write_artifact
@@ -376,7 +383,7 @@ class AbstractSimulator:
             if stored["layout"] is not None:
                 stored["layout"] = GridLayout.from_parts(stored["layout"], parts)
             if stored["states"] is not None:
-                stored["states"] = [_label_from_json(label) for label in stored["states"]]
+                stored["states"] = [label_from_json(label) for label in stored["states"]]
             return cls(start=own.pop("starts"), **own, **stored)
         except (KeyError, TypeError) as error:
             raise SimulatorError(f"simulator: the stored one is incomplete ({error})") from None
@@ -410,9 +417,9 @@ def check_entries(
         )
 
 
-def _label_from_json(stored: Any) -> Hashable:
+def label_from_json(stored: Any) -> Hashable:
     """State label from its JSON form, where tuples are lists."""
-    return tuple(map(_label_from_json, stored)) if isinstance(stored, list) else stored
+    return tuple(map(label_from_json, stored)) if isinstance(stored, list) else stored
 
 
 def _label_to_json(label: Hashable) -> Any:

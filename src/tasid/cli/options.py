@@ -31,8 +31,8 @@ OptionalEnv = Annotated[str | None, typer.Argument(help="An environment, or gym:
 Source = Annotated[
     str,
     typer.Argument(
-        help="A .txt text map, .yaml occupancy map, folder of a saved simulator, gym:ID or "
-        "environment."
+        help="A .txt text map, .yaml occupancy map, .npz tables, folder of a saved simulator, "
+        "gym:ID or environment."
     ),
 ]
 Horizon = Annotated[int | None, typer.Option(help="Steps per episode H.")]

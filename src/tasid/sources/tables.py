@@ -1,4 +1,4 @@
-"""Simulators from Python functions, and tables of transitions.
+"""Simulators from tables: those of a file, or of a Python function.
 
 The map of a function holds all states that the starts reach within the horizon.
 """
@@ -6,15 +6,57 @@ The map of a function holds all states that the starts reach within the horizon.
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tasid.simulator import AbstractSimulator, SimulatorError
+from tasid.simulator import AbstractSimulator, SimulatorError, label_from_json
 
 Outcome = tuple[float, Hashable, float, bool]
 """Probability, next state, reward, and whether the episode ends."""
+
+
+MAX_BYTES = 2**31
+"""Limit of all tables of a file together."""
+
+
+def from_tables(path: str | Path, *, horizon: int | None = None) -> AbstractSimulator:
+    """Simulator from the arrays of a `.npz` file, as `numpy.savez` writes it.
+
+    `successor` and `reward` are needed; `probabilities`, `start`, `start_probabilities`, `states`
+    (labels), `action_names`, `hazards` and `horizon` are as for `AbstractSimulator`. The argument
+    `horizon` takes precedence over the array.
+    """
+    file = Path(path)
+    stored: dict[str, Any] = _read(file)
+    for name in ("states", "action_names"):
+        if name in stored:
+            stored[name] = [label_from_json(label) for label in stored[name].tolist()]
+    if horizon is None:
+        if "horizon" not in stored or stored["horizon"].size != 1:
+            raise SimulatorError(f"horizon: {file} has no number of this name; give the argument")
+        horizon = stored["horizon"].item()
+    try:
+        return AbstractSimulator(**(stored | {"horizon": horizon}), source=f"tables {file.name}")
+    except TypeError as error:  # an array is missing, or has another name
+        raise SimulatorError(f"{file}: {str(error).split('() ')[-1]}") from None
+
+
+def _read(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file, whose size is checked before they are read."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > MAX_BYTES:
+            raise ValueError(f"{size} bytes are more than {MAX_BYTES}")
+        with np.load(file, allow_pickle=False) as tables:
+            return dict(tables)
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        raise SimulatorError(f"{file}: not a file of plain numeric tables ({error})") from None
 
 
 def from_function(

@@ -93,7 +93,7 @@ def load_source(source: str, *, horizon: int | None = None, **options: Any) -> A
     Parameters
     ----------
     source
-        A .txt or .yaml file, the folder of a saved simulator, `gym:ID` of an environment with
+        A .txt, .yaml or .npz file, the folder of a saved simulator, `gym:ID` of an environment with
         a table `P`, or the name of one of our environments.
     options
         Arguments of the source's function, of `gymnasium.make` or of our environment.
@@ -110,6 +110,8 @@ def load_source(source: str, *, horizon: int | None = None, **options: Any) -> A
         load = AbstractSimulator.from_toy_text
     elif suffix in (".yaml", ".yml"):
         load = AbstractSimulator.from_occupancy_map
+    elif suffix == ".npz":
+        load = AbstractSimulator.from_tables
     elif suffix == ".txt":
         load, source = AbstractSimulator.from_text_map, read_text(path)
     else:
