@@ -47,7 +47,7 @@ class Setting:
 def own_world(name: str, seed: int, **options: Any) -> World:
     """An environment of ours."""
     env = tasid.make(name, seed=seed, **options)
-    return World(env, env.simulator, env.latent.worlds)
+    return World(env, env.simulator, env.latent.world)
 
 
 def toy_text(

@@ -29,7 +29,7 @@ def test_learners_never_touch_latent_states(monkeypatch, tmp_path, method):
 
     for name in ("latent", "latent_on"):
         monkeypatch.setattr(BlockMDP, name, property(refuse))
-    for name in ("worlds", "states", "robust_value", "oracle_target"):
+    for name in ("states", "robust_value", "oracle_target"):
         monkeypatch.setattr(Latent, name, refuse)
     with pytest.raises(AssertionError):
         _ = env.latent

@@ -84,7 +84,7 @@ def test_slips_have_the_rates_of_the_latent_mdp(name):
 @every_world
 def test_returns_agree_with_the_exact_value(name):
     env = world(name)
-    exact = policy_value(env.latent.worlds, np.full((1, 1, env.num_actions), 1 / env.num_actions))
+    exact = policy_value(env.latent.world, np.full((1, 1, env.num_actions), 1 / env.num_actions))
     returns = np.concatenate([wander(env, env.horizon, n * WIDTH)[2] for n in range(2)])
     assert returns.mean() == pytest.approx(exact, abs=4.5 * returns.std() / returns.size**0.5)
 

@@ -1,7 +1,6 @@
 """Exact values of policies in a simulator or in a perturbation of it, and certificates of plans.
 
-A world is an `AbstractSimulator`, a `PerturbedMDP`, or a mixture: a list of (probability, world)
-pairs, one of which is drawn at the start of each episode.
+A world is an `AbstractSimulator` or a `PerturbedMDP`.
 
 A saddle-point certificate proves by two more sweeps that a plan is max–min optimal. Nature's best
 response to the plan gives the plan's worst-case value, a lower bound of max_ψ min_M V^ψ_M. The
@@ -11,7 +10,6 @@ perturbation are a saddle point and the plan is optimal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +22,7 @@ from tasid.planning.robust_dp import RobustPlan, robust_dp
 from tasid.planning.sweep import policy_table, start_value, sweep
 from tasid.simulator import AbstractSimulator
 
-MDP = AbstractSimulator | PerturbedMDP
-World = MDP | Sequence[tuple[float, MDP]]
-
-
-def _mixture(world: World) -> Sequence[tuple[float, MDP]]:
-    return world if isinstance(world, Sequence) else [(1.0, world)]
+World = AbstractSimulator | PerturbedMDP
 
 
 def policy_value(world: World, policy: ArrayLike | Any) -> float:
@@ -38,41 +31,36 @@ def policy_value(world: World, policy: ArrayLike | Any) -> float:
     Parameters
     ----------
     world:
-        The MDP in which the policy acts, or a mixture of MDPs.
+        The MDP in which the policy acts.
     policy:
         A plan, actions that broadcast to [H, S], or probabilities [H, S, A].
     """
-    total = 0.0
-    for probability, mdp in _mixture(world):
-        result = sweep(mdp.mdp, policy=policy_table(mdp.mdp, policy))
-        total += probability * start_value(mdp.mdp, result.value)
-    return total
+    result = sweep(world.mdp, policy=policy_table(world.mdp, policy))
+    return start_value(world.mdp, result.value)
 
 
 def optimal_value(world: World) -> float:
     """max_ψ V^ψ: the largest expected return of an oracle that sees the true state.
 
-    In a mixture the oracle also knows which MDP was drawn. Hazards are not masked.
+    Hazards are not masked.
     """
-    return sum(p * start_value(mdp.mdp, sweep(mdp.mdp).value) for p, mdp in _mixture(world))
+    return start_value(world.mdp, sweep(world.mdp).value)
 
 
 def blind_value(world: World, *, max_starts: int = 32) -> float:
     """Best open-loop value: that of the best constant action or of the open-loop nominal plan.
 
-    The nominal plan is `robust_dp` with η = 0 on the simulator of the (first) world; its action
+    The nominal plan is `robust_dp` with η = 0 on the simulator of the world; its action
     sequence is executed regardless of the state. With several starts the sequences from the first
     `max_starts` of them are tried. All values are exact.
     """
-    worlds = _mixture(world)
-    first = worlds[0][1]
-    sim = first.simulator if isinstance(first, PerturbedMDP) else first
+    sim = world.simulator if isinstance(world, PerturbedMDP) else world
     plan = robust_dp(sim, eta=0.0)
     nominal = {
         tuple(step.action for step in plan.route(int(start))) for start in sim.starts[:max_starts]
     }
     sequences = [*nominal, *((a,) for a in range(sim.num_actions))]
-    return max(policy_value(worlds, np.array(actions)[:, None]) for actions in sequences)
+    return max(policy_value(world, np.array(actions)[:, None]) for actions in sequences)
 
 
 def best_case_value(sim: AbstractSimulator, policy: ArrayLike | Any, *, eta: float) -> float:

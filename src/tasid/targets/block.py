@@ -3,7 +3,7 @@
 The latent MDP is an η-perturbation of a map: the commanded action a becomes a' ~ ξ_h(· | s, a),
 the next state is T°_h(s, a'), the reward R°_h(s, a'), and the learner observes x' ~ q(· | s').
 Episodes may differ in circumstances that stay the same from their first to their last step, such as
-the light or a person in a corridor.
+the light.
 
 A `BlockMDP` is a pytree of tables. Instances of one shape share one compiled program; map, options
 and the latent world stay on the host. `BlockMDP.latent` opens the door to the true states: it is
@@ -40,11 +40,7 @@ from tasid.targets.base import JaxTarget, State, compiled, stream
 _START, _FIRST_EMISSION, _OUTCOME = 0, 1, 2
 _PLACED_EMISSION = 1 << 26
 _CIRCUMSTANCES = 1 << 27
-_OBSTRUCTION = _CIRCUMSTANCES + 1
 _BRANCH = 1 << 29
-
-Worlds = tuple[tuple[float, PerturbedMDP], ...]
-"""Latent MDPs with the probability that an episode takes place in each."""
 
 
 class Emission(Protocol):
@@ -70,14 +66,6 @@ class Circumstances(Protocol):
 
     def draw(self, keys: jax.Array) -> Any:
         """Circumstances of n episodes, a tuple of arrays [n, …]."""
-
-    def obstruct(
-        self, drawn: Any, keys: jax.Array, states: jax.Array, actions: jax.Array
-    ) -> jax.Array:
-        """The actions [n] that happen in these circumstances instead of `actions`."""
-
-    def worlds(self, world: PerturbedMDP) -> Worlds:
-        """The latent MDP of each circumstance that matters for the dynamics."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -171,10 +159,6 @@ class BlockMDP(JaxTarget):
         """a' ~ ξ_h(· | s, a), s' = T°_h(s, a'), r = R°_h(s, a'), x' ~ q(· | s')."""
         uniform = jax.vmap(jax.random.uniform)(stream(keys, _OUTCOME + 2 * h))
         happened = _invert(_at(self.outcome, 3, h, state, actions), uniform)
-        drawn = self._draw(keys)
-        if self.circumstances is not None:
-            of_step = stream(keys, _OBSTRUCTION + h)
-            happened = self.circumstances.obstruct(drawn, of_step, state, happened)
         chosen: tuple[jax.Array, ...] = (state, happened)
         if self.branch is not None:
             uniform = jax.vmap(jax.random.uniform)(stream(keys, _BRANCH + h))
@@ -182,7 +166,7 @@ class BlockMDP(JaxTarget):
         rewards = _at(self.reward, len(chosen), h, *chosen)
         state = _at(self.successor, len(chosen), h, *chosen)
         of_step = stream(keys, _FIRST_EMISSION + 2 * (h + 1))
-        return state, self.emission(of_step, state, drawn), rewards
+        return state, self.emission(of_step, state, self._draw(keys)), rewards
 
     def placed(self, states: jax.Array, keys: jax.Array) -> tuple[State, jax.Array]:
         """Traceable `place`."""
@@ -220,27 +204,21 @@ class Latent:
     """The true dynamics and states of a target: for evaluation and diagnosis only."""
 
     world: PerturbedMDP
-    """The latent MDP; with circumstances, the one in which nothing is obstructed."""
+    """The latent MDP."""
     _target: BlockMDP | None = None
     """The block MDP; None for other targets whose dynamics are known."""
 
-    @property
-    def worlds(self) -> Worlds:
-        """The latent MDPs of all circumstances, with their probabilities."""
-        circumstances = None if self._target is None else self._target.circumstances
-        return ((1.0, self.world),) if circumstances is None else circumstances.worlds(self.world)
-
     def robust_value(self, plan: RobustPlan) -> float:
         """Exact value of the plan here for an oracle that sees the true state."""
-        return policy_value(self.worlds, plan)
+        return policy_value(self.world, plan)
 
     def optimal_value(self) -> float:
-        """Exact value of the best policy for an oracle that sees state and circumstances."""
-        return optimal_value(self.worlds)
+        """Exact value of the best policy for an oracle that sees the true state."""
+        return optimal_value(self.world)
 
     def open_loop_value(self) -> float:
         """Exact value of the best constant action or of the open-loop nominal plan."""
-        return blind_value(self.worlds)
+        return blind_value(self.world)
 
     def states(self, state: State) -> NDArray[np.int32]:
         """The true states [n] inside the target's opaque state; [n, 0] if it does not have them."""

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasid.layout import FREE, GridLayout
-from tasid.planning import PerturbedMDP
 from tasid.sources.occupancy import OccupancyMap
-from tasid.targets.block import Emission, Worlds, on_device
+from tasid.targets.block import Emission, on_device
 from tasid.worlds import mix, random_bits, uniform
 from tasid.worlds.building.rays import cast, square_table
 
@@ -99,16 +98,6 @@ class Light:
         number = uniform(random_bits(keys, 6))
         brightness = DARKEST + (BRIGHTEST - DARKEST) * number[:, 2:3]
         return brightness * (1.0 + TINT * (2.0 * number[:, 3:6] - 1.0))
-
-    def obstruct(
-        self, drawn: Any, keys: jax.Array, states: jax.Array, actions: jax.Array
-    ) -> jax.Array:
-        """Light is in nobody's way."""
-        return actions
-
-    def worlds(self, world: PerturbedMDP) -> Worlds:
-        """One for every light."""
-        return ((1.0, world),)
 
 
 @jax.tree_util.register_dataclass
