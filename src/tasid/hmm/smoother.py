@@ -236,7 +236,7 @@ class Classes:
 
     def log_likelihoods(
         self, emission: SupportsLogProb, features: Float32[Array, "n D"], h: int
-    ) -> Float32[Array, "n L"]:
+    ) -> Float[Array, "n L"]:
         """ln p(x | class) up to a constant; the lowest of the row where there is none."""
         members = self.at(h)
         scores = emission.log_prob(features, members)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int32
+from jaxtyping import Float, Float32, Float64, Int32
 from numpy.typing import NDArray
 
 from tasid.hmm import kernels
@@ -166,7 +166,7 @@ class BeliefPolicy(Policy):
         return BeliefMemory(belief, actions, doubt), actions
 
     def _filter(
-        self, memory: BeliefMemory, scores: Float32[Array, "n L"], h: int
+        self, memory: BeliefMemory, scores: Float[Array, "n L"], h: int
     ) -> tuple[Float64[Array, "n M"], Float64[Array, "n 2"]]:
         """The belief after the observations of step h, and log-likelihood ratios.
 
