@@ -204,6 +204,7 @@ def test_auto_goes_on_where_evidence_is_missing(trained, monkeypatch):
     assert confident(trained).stopping_reason() is not None
     for lacking in (
         {"regrets": np.full(30, 0.03 * span)},
+        {"regrets": np.full(1_000, 0.025 * span)},
         {"regrets": np.append(np.zeros(29), 1.2 * span)},
         {"regrets": np.zeros(19)},
         {"returns": np.full(30, promise - 0.13 * span)},
@@ -214,8 +215,8 @@ def test_auto_goes_on_where_evidence_is_missing(trained, monkeypatch):
     early.evidence = early.evidence[1:]
     assert early.stopping_reason() is None
     for found in (
-        SimpleNamespace(map_errors=("an error",), eta=SimpleNamespace(p_value=1.0)),
-        SimpleNamespace(map_errors=(), eta=SimpleNamespace(p_value=1e-4)),
+        SimpleNamespace(map_errors=("an error",), eta=SimpleNamespace(p_value=1.0), doubtful=()),
+        SimpleNamespace(map_errors=(), eta=SimpleNamespace(p_value=1e-4), doubtful=()),
     ):
         monkeypatch.setattr(belief, "agreed_findings", lambda *_, found=found: found)
         assert confident(trained).stopping_reason() is None

@@ -89,6 +89,23 @@ def test_a_right_map_is_not_blamed(episodes):
             assert result.diagnostics.warnings == ()
 
 
+def test_exchanged_appearances_are_not_blamed_on_the_map():
+    env = tasid.make("combination-lock", horizon=8, seed=3)
+    plan = robust_dp(env.simulator, eta=ETA, keep_values=True)
+    training = Training(BeliefConfig(episodes=96), env, plan, seed=3)
+    while training.num_episodes < 96:
+        training.batch()
+    fit, rows = training.fits[0], np.arange(training.fits[0].emission.num_classes)
+    pair = training.model.classes.at(4)[:2]
+    rows[pair] = pair[::-1]
+    training.fits = [replace(fit, emission=fit.emission.select(rows))]
+    config = diagnostics.DiagnosisConfig()
+    assert agreed_findings(training.result(""), env.simulator, config).map_errors
+    assert training.findings().map_errors == ()
+    learned = training.fits[0].emission
+    assert np.abs(learned.linear - fit.emission.linear).max() < 0.1 * np.ptp(fit.emission.linear)
+
+
 def test_nothing_is_named_where_credible_fits_disagree(small, monkeypatch):
     """Of two fits, one blames everything, the other nothing, or the same."""
     result, plan = small

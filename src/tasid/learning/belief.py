@@ -42,6 +42,7 @@ from tasid.keys import Phase, fold_in, seed_key
 from tasid.learning.base import Callback, Event, Learner, LearningResult, mean_and_error
 from tasid.learning.diagnostics import (
     DiagnosisConfig,
+    Findings,
     agreed_findings,
     diagnose_result,
     span,
@@ -75,7 +76,9 @@ class BeliefConfig:
     confidence: float = 0.95
     """… with this confidence …"""
     patience: int = 2
-    """… in the held-out episodes of the last batches, so many or more."""
+    """… in the held-out episodes of the last batches, so many or more …"""
+    mean_tolerance: float = 0.02
+    """… and no more than this part of the range on average."""
     settled_tolerance: float = 0.05
     """On large maps, a fit with less regret than this is refined alone, without other
     initialisations."""
@@ -244,9 +247,10 @@ class BeliefLearner(Learner):
                 for callback in callbacks:
                     callback(event)
                 stopped = training.stopping_reason()
-            result = training.result(stopped)
+            found, result = training.findings(), training.result(stopped)
             policy = training.policy(result.best)
-            diagnostics = diagnose_result(result, plan, self.config, continued=training.continued)
+            continued = training.continued
+            diagnostics = diagnose_result(result, found, plan, self.config, continued=continued)
         return LearningResult(policy, len(result.episodes), diagnostics)
 
 
@@ -359,14 +363,15 @@ class Training:
         batches = [*streak]
         for last in range(config.patience, len(batches) + 1):
             regrets = np.concatenate([evidence.regrets for evidence in batches[:last]])
-            if self._regret_bound(regrets) <= config.tolerance:
+            small = regrets.mean() <= config.mean_tolerance * self.span
+            if small and self._regret_bound(regrets) <= config.tolerance:
                 break
         else:
             return None
         earned = np.concatenate([evidence.returns for evidence in batches[:last]]).mean()
         if earned < self.promise - config.tolerance * self.span:
             return None
-        found = agreed_findings(self.result(""), self.plan.simulator, config.diagnosis)
+        found = self.findings()
         if found.map_errors or found.eta.p_value < config.diagnosis.slip_level:
             return None
         return (
@@ -395,6 +400,42 @@ class Training:
             return 0
         needed = regrets.size * self._regret_bound(regrets) / tolerance
         return math.ceil(1.1 * needed) - regrets.size  # a little regret is found in most batches
+
+    def findings(self) -> Findings:
+        """What the fits agree on about slips and the map.
+
+        States that learned each other's appearance contradict the map, too. So the best fit forgets
+        what the states of an error look like and learns it again. Where that explains all episodes
+        better and leaves fewer errors, the fit was wrong and not the map.
+        """
+        simulator, config = self.plan.simulator, self.config.diagnosis
+        found = agreed_findings(self.result(""), simulator, config)
+        while found.doubtful:
+            best, other = self.fits[0], self._learned_again(found.doubtful)
+            self.fits[0] = other
+            again = agreed_findings(self.result(""), simulator, config)
+            better = self._log_evidence(other) > self._log_evidence(best)
+            if not better or len(again.map_errors) >= len(found.map_errors):
+                self.fits[0] = best
+                break
+            found = again
+        return found
+
+    def _learned_again(self, classes: Sequence[int]) -> Fit:
+        """The best fit, continued without what it knows of some classes."""
+        best = self.fits[0]
+        assert isinstance(best.emission, GaussianEmission)
+        model, sequences = self.models[best.kind], self._sequences(best.features)
+        rows = np.arange(best.emission.num_classes)
+        rows[[*classes]] = -1
+        initial = model.expect(best.emission.select(rows), sequences)
+        stages = model.schedule("warm")
+        emission, counts = model.fit(sequences, stages, initial=initial, prior=best.prior)
+        return replace(best, initialisation="relearned", emission=emission, counts=counts)
+
+    def _log_evidence(self, fit: Fit) -> float:
+        assert isinstance(fit.emission, GaussianEmission)
+        return self.models[fit.kind].log_evidence(fit.emission, self._sequences(fit.features))
 
     def result(self, stopped: str) -> BeliefResult:
         """The current fits and all episodes."""

@@ -55,6 +55,7 @@ class DiagnosisConfig:
     """Nats that a closed passage must gain with the same emission."""
     max_passages: int = 3
     max_candidates: int = 6
+    """Passages, or exchanges, that are tried at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +64,19 @@ class Findings:
 
     eta: EtaEstimate
     map_errors: tuple[MapError, ...]
+    doubtful: tuple[int, ...]
+    """Classes of the states, and of the outcomes, of blamed actions."""
 
 
 def diagnose_result(
-    result: BeliefResult, plan: RobustPlan, config: BeliefConfig, *, continued: bool
+    result: BeliefResult,
+    found: Findings,
+    plan: RobustPlan,
+    config: BeliefConfig,
+    *,
+    continued: bool,
 ) -> Diagnostics:
     """Diagnostics of a run of the belief method."""
-    found = agreed_findings(result, plan.simulator, config.diagnosis)
     last = result.history[-1]
     uncertain = last.estimated_regret + 2 * last.estimated_regret_error
     trusted = (
@@ -119,9 +126,11 @@ def agreed_findings(
         transitions = round(float(tally.taken[avoidable].sum()))
         missed = min(round(float(tally.misses[avoidable].sum())), transitions)
         etas.append(EtaEstimate.from_counts(missed, transitions, planned=model.eta))
+    can_forget = model.views is None and isinstance(result.best.emission, GaussianEmission)
     return Findings(
         eta=max(etas, key=lambda eta: eta.p_value),
         map_errors=errors,
+        doubtful=_doubtful(model, tallies[0], blamed) if can_forget else (),
     )
 
 
@@ -204,6 +213,18 @@ def _map_errors(
         for t, m, a in np.argwhere(blamed)
     ]
     return tuple(sorted(errors, key=lambda error: error.p_value))
+
+
+def _doubtful(
+    model: HiddenMarkovModel, tally: _Tally, blamed: NDArray[np.bool_]
+) -> tuple[int, ...]:
+    """Classes of the states of blamed actions, and of their intended and their usual outcomes."""
+    found, graph, classes = set[int](), model.graph, model.classes
+    for t, m, a in np.argwhere(blamed) if classes.by_state else ():
+        outcomes = graph.intended[t, m, a], tally.counts[t, m, a].argmax()
+        found |= {int(classes.at(int(t))[m])}
+        found |= {int(classes.at(int(t) + 1)[graph.successor[t, m, k]]) for k in outcomes}
+    return tuple(sorted(found))
 
 
 def closed_passages(

@@ -247,7 +247,7 @@ def learn_from_episodes(
         others.pop(final.name)
         training.fits, training.history = [final, *others.values()], [event]
         result = training.result(f"all {n} recorded episodes were used")
-        diagnostics = diagnose_result(result, plan, config, continued=True)
+        diagnostics = diagnose_result(result, training.findings(), plan, config, continued=True)
         policy = training.policy(final)
     covered = coverage(training.models[final.kind], counts, judging.known_count)
     diagnostics.details["coverage"] = covered
