@@ -119,9 +119,9 @@ def lake(size: str, pictures: bool, seed: int) -> dict[str, Any]:
 
     def make() -> Any:
         mode = "rgb_array" if pictures else None
-        return gymnasium.make("FrozenLake-v1", map_name=size, render_mode=mode)
+        return gymnasium.make(name, render_mode=mode)
 
-    horizon = {"4x4": 100, "8x8": 200}[size]
+    name, horizon = {"4x4": ("FrozenLake-v1", 100), "8x8": ("FrozenLake8x8-v1", 200)}[size]
     observe = {"observe": "render", "resize": 56} if pictures else {}
     target: Any = tasid.wrap(make, horizon=horizon, num_envs=8, **observe)
     found, record = explored(target, 0.1, seed)

@@ -97,12 +97,12 @@ def test_look_alike_states_are_split_by_context():
         np.full(n, steps, np.int32),
         actions < 0,
     )
-    labels, component = split_look_alikes(Rows().append(episodes, 0), looks.ravel(), 3, 2, 0.1)
+    labels, component = split_look_alikes(Rows.of(episodes, 0), looks.ravel(), 3, 2, 0.1)
     assert component.tolist() == [0, 1, 2, 1]
     alike = looks.ravel() == 1
     agreement = (labels == 1)[alike] == (states.ravel() == 1)[alike]
     assert max(agreement.mean(), 1 - agreement.mean()) > 0.88
-    unsplit, parts = split_look_alikes(Rows().append(episodes, 0), states.ravel(), 4, 2, 0.1)
+    unsplit, parts = split_look_alikes(Rows.of(episodes, 0), states.ravel(), 4, 2, 0.1)
     assert parts.tolist() == [0, 1, 2, 3]
     assert (unsplit == states.ravel()).all()
 

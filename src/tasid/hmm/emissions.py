@@ -281,16 +281,16 @@ class GaussianEmission(Emission):
         expected, doubt = (
             (0.0, 0.0) if views is None else views.regress(counts, along, values, True)
         )
-        precision = 1 / (values + doubt) + counts[:, None]
-        mean, variance = (expected / (values + doubt) + along) / precision, 1 + 1 / precision
         sharp = 1.0 if views is None else min(1.0, config.effective_features / kept)
-        constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
+        quadratic, linear, constant = posterior_predictive(
+            counts[:, None], along, values + doubt, expected, sharp
+        )
         return cls(
             centre=_single(centre),
             projection=_single(vectors),
-            linear=_single(sharp * mean / variance),
-            quadratic=_single(sharp * -0.5 / variance),
-            constant=_single(sharp * constant),
+            linear=linear,
+            quadratic=quadratic,
+            constant=constant,
             between=_single(values),
             whitening=_single(whitening),
             log_det=float(np.linalg.slogdet(whitening)[1]),
@@ -340,6 +340,27 @@ class GaussianEmission(Emission):
         peak = self.constant - (self.linear**2 / (4 * self.quadratic)).sum(axis=1)
         best = np.where(counts >= 1.0, peak, np.float32(np.inf)).astype(np.float32)
         return best if np.isfinite(best).any() else None
+
+
+def posterior_predictive(
+    counts: Float64[Array, "C 1"],
+    sums: Float64[Array, "C d"],
+    between: Any,
+    expected: Any = 0.0,
+    sharpness: float = 1.0,
+) -> tuple[Float32[Array, "C d"], Float32[Array, "C d"], Float32[Array, " C"]]:
+    """Coefficients of y² and y, and constants, of ln p(y | c) in coordinates where W is 1.
+
+    Class means scatter with variance `between` around `expected`.
+    """
+    precision = 1 / between + counts
+    mean, variance = (expected / between + sums) / precision, 1 + 1 / precision
+    constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1)
+    return (
+        _single(sharpness * -0.5 / variance),
+        _single(sharpness * mean / variance),
+        _single(sharpness * constant),
+    )
 
 
 def _single(x: NDArray[Any]) -> NDArray[np.float32]:

@@ -36,8 +36,8 @@ from tasid.episodes import Episodes
 from tasid.hmm.features import flatten, is_picture
 from tasid.keys import Phase, episode_keys
 from tasid.learning.base import Event
-from tasid.learning.mixture import DiscoveryConfig, Rows, StateMixture, first_mixture
-from tasid.policy import Policy
+from tasid.learning.mixture import DiscoveryConfig, Rows, first_mixture
+from tasid.policy import OpenLoopPolicy, Policy
 from tasid.simulator import AbstractSimulator
 from tasid.storage import EpisodeLog, write_artifact
 from tasid.targets.base import Target
@@ -218,30 +218,25 @@ def doubts_worth_a_test(
     where p_h is the probability that the best policy is there. An outcome not observed yet may be
     as good as any.
     """
-    predicted, rewards = t.predict(eta), np.append(t.rewards, t.rewards[..., :1] * 0, axis=-1)
-    number, actions = t.need.shape
-    share = t.posterior.mean(axis=1, keepdims=True)
-    here = [(step < 0) | (step == h) for h in range(horizon + 1)]
+    predicted, (number, actions) = t.predict(eta), t.need.shape
     mean = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
-    rewards[..., :-1] = np.where(t.counts > 0, t.rewards, mean[:, None])
-    value, q, policy = np.zeros(number), [], []
-    for h in reversed(range(horizon)):
-        inside = np.where(here[h + 1], value, 0.0)
-        after = np.append(inside[t.candidates], np.zeros((number, 1)), axis=1)
-        outcome = rewards + after[:, None]
-        action_values = (predicted * outcome).sum(axis=-1)
-        action_values[t.terminal] = 0.0
-        policy.append(action_values.argmax(axis=1))
-        value = action_values.max(axis=1)
-        slip = (share * outcome).sum(axis=-1, keepdims=True)
-        outcome[..., -1] = inside[here[h + 1]].max(initial=0.0)
-        gain = (1 - eta) * outcome + eta * slip - value[:, None, None]
-        q.append(np.where(t.terminal[:, None, None], 0.0, np.maximum(gain, 0.0)))
+    rewards = np.where(t.counts > 0, t.rewards, mean[:, None])
+    rewards = np.append(rewards, np.zeros((number, actions, 1)), axis=-1)
+    q = np.zeros((horizon, number, actions))
+    expected = (predicted * rewards).sum(axis=-1)
+    value = _backward(t.candidates, predicted, expected, t.terminal, step, np.zeros(horizon + 1), q)
+    share = t.posterior.mean(axis=1, keepdims=True)
     worth, reach = np.zeros((number, actions)), start.astype(np.float64)
     for h in range(horizon):
-        gain = (t.posterior * q[-1 - h]).sum(axis=-1)
-        worth += reach[:, None] * np.where(here[h][:, None], gain, 0.0)
-        chances = predicted[np.arange(number), policy[-1 - h], :-1] * reach[:, None]
+        after = q[h + 1].max(axis=1) if h + 1 < horizon else np.zeros(number)
+        best = np.full((number, 1), after.max(initial=0.0))
+        outcome = rewards + np.append(after[t.candidates], best, axis=1)[:, None]
+        slip = (share * outcome).sum(axis=-1, keepdims=True)
+        here = q[h].max(axis=1)[:, None, None]
+        gain = np.maximum((1 - eta) * outcome + eta * slip - here, 0.0)
+        alive = reach * ~t.terminal
+        worth += alive[:, None] * (t.posterior * gain).sum(axis=-1)
+        chances = predicted[np.arange(number), q[h].argmax(axis=1), :-1] * alive[:, None]
         reach = np.asarray(np.bincount(t.candidates.ravel(), chances.ravel(), number), float)
     scale = config.worth * max(abs(float(start @ value)), 1e-12)
     excess = worth.sum(axis=1) / scale
@@ -355,10 +350,13 @@ def _most_likely_paths(
 
 
 @_compiled
-def _plan_tests(
-    candidates: Any, predicted: Any, tests: Any, terminal: Any, step: Any, unseen: Any, q: Any
+def _backward(
+    candidates: Any, predicted: Any, gain: Any, terminal: Any, step: Any, unseen: Any, q: Any
 ) -> Any:
-    """Fill q [H, S, A] with the tests that the rest of the episode expects; returns V_0 [S]."""
+    """Fill q [H, S, A] with what the rest of the episode gains by the best policy; returns V_0 [S].
+
+    Pairs gain `gain` [S, A], states never observed `unseen` [H+1].
+    """
     horizon, number, actions = q.shape
     width = candidates.shape[1]
     value = np.zeros(number)
@@ -368,11 +366,11 @@ def _plan_tests(
             if terminal[s] or (step[s] >= 0 and step[s] != h):
                 continue
             for a in range(actions):
-                expected = tests[s, a] + predicted[s, a, width] * unseen[h + 1]
+                expected = gain[s, a] + predicted[s, a, width] * unseen[h + 1]
                 for k in range(width):
                     expected += predicted[s, a, k] * value[candidates[s, k]]
                 q[h, s, a] = expected
-                earlier[s] = max(earlier[s], expected)
+            earlier[s] = q[h, s].max()
         value = earlier
     return value
 
@@ -404,21 +402,14 @@ class Explorer(Policy):
 
     method = "discover"
 
-    def __init__(
-        self,
-        target: Target,
-        mixture: StateMixture,
-        component: Ints,
-        transitions: Transitions,
-        pool: int,
-        eta: float,
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, exploration: Exploration, target: Target) -> None:
         self.observation_shape = target.observation_shape
         self.observation_dtype = target.observation_dtype
         self.horizon, self.num_actions = target.horizon, target.num_actions
-        self._mixture, self._pool, self._rng = mixture, pool, rng
-        self._transitions, self._predicted = transitions, transitions.predict(eta)
+        mixture, component = exploration.mixture, exploration.component
+        self._mixture, self._pool, self._rng = mixture, exploration.pool, exploration.rng
+        self._transitions = transitions = exploration.transitions
+        self._predicted = transitions.predict(0.0 if exploration.stochastic else exploration.eta)
         self._step, number = mixture.step[component], len(component)
         self._looks = []  # of each step: states, positions of their components, parameters
         for h in range(self.horizon + 1 if mixture.layered else 1):
@@ -434,7 +425,7 @@ class Explorer(Policy):
         t = self._transitions
         self._tests = (self._left > 0).astype(np.float64)
         unseen = 0.5 * np.minimum(np.arange(self.horizon, -1, -1), 6) * self._tests.max(initial=0.0)
-        self._values = _plan_tests(
+        self._values = _backward(
             t.candidates, self._predicted, self._tests, t.terminal, self._step, unseen, self._q
         )
 
@@ -587,7 +578,7 @@ class Exploration:
         self.shape = shape
         self.pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
         self.rng = np.random.default_rng([seed, Phase.DISCOVERY])
-        self.rows, self.history = Rows(), list[BatchExplored]()
+        self.history = list[BatchExplored]()
         self.stochastic = False
         self.played = self.stage = self.quiet = self.refitted_at = 0
         self.finished = False
@@ -596,21 +587,23 @@ class Exploration:
 
     def batch(self, limit: int) -> BatchExplored:
         """Play a batch, and find out what it says about states and transitions."""
-        first = len(self.rows)
-        fresh = self._episodes(limit)
-        self.played += len(fresh)
-        rows = self.rows.append(fresh, self.pool)
+        episodes = self._episodes(limit)
+        self.played += len(episodes)
+        new = Rows.of(episodes, self.pool)
         if self.mixture is None:
-            self.mixture, self.assigned = first_mixture(rows, self.horizon + 1, self.config)
-            self.refitted_at = len(rows)
+            self.rows = new
+            self.mixture, self.assigned = first_mixture(new, self.horizon + 1, self.config)
+            self.refitted_at = len(new.step)
         else:
-            new = self.mixture.assign(rows.features[first:], rows.step[first:])
-            self.assigned = np.concatenate([self.assigned, new])
+            self.rows = self.rows.join(new)
+            assigned = self.mixture.assign(new.features, new.step)
+            self.assigned = np.concatenate([self.assigned, assigned])
             self.mixture.merge(self.assigned)
+        rows, number = self.rows, len(self.assigned)
         # When nothing seems left to test, everything is looked at again.
-        if self.quiet == 1 or len(rows) > self.config.refit_growth * self.refitted_at:
+        if self.quiet == 1 or number > self.config.refit_growth * self.refitted_at:
             self.assigned = self.mixture.refit(rows.features, rows.step, self.assigned)
-            self.refitted_at = len(rows)
+            self.refitted_at = number
         self._count()
         expected = 0.0
         if self.target is None:
@@ -636,7 +629,7 @@ class Exploration:
             return self.log
         assert self.target is not None
         config, chosen = self.config, None
-        policy: Policy = _Anything(self.target)
+        policy: Policy = OpenLoopPolicy(self.target)
         number = width = config.first_batch
         if self.explorer is None:
             shape = (min(number, limit), self.horizon)
@@ -679,16 +672,7 @@ class Exploration:
         most = math.ceil(0.25 / self.config.standard_error**2)
         last = most.bit_length() if self.stochastic else 1
         while True:
-            eta = 0.0 if self.stochastic else self.eta
-            self.explorer = Explorer(
-                target,
-                self.mixture,
-                self.component,
-                self.transitions,
-                self.pool,
-                eta,
-                self.rng,
-            )
+            self.explorer = Explorer(self, target)
             expected = self.explorer.expected_tests(self.start)
             self.quiet = self.quiet + 1 if expected < self.config.idle else 0
             if not self.quiet or self.stage >= last:
@@ -701,9 +685,15 @@ class Exploration:
         """The map, if it can be trusted."""
         rows, mixture = self.rows, self.mixture
         if self.finished and not self.stochastic:
-            self.assigned = _without_outliers(
-                mixture, self.component, self.transitions, self.start, rows, self.assigned
-            )
+            # States that no action leads to are outliers of others.
+            t, led_to = self.transitions, np.zeros(len(mixture), bool)
+            led_to[self.component[self.start > 0.02]] = True
+            mode = np.take_along_axis(t.candidates, t.mode, axis=1)
+            led_to[self.component[mode[t.tried > 0]]] = True
+            lost = ~led_to[self.assigned]
+            moved = mixture.nearest(rows.features[lost], rows.step[lost], among=led_to)
+            self.assigned[lost] = np.where(moved < 0, self.assigned[lost], moved)
+            self.assigned = mixture.recount(rows.features, self.assigned)
             self._count()
         t, step = self.transitions, mixture.step[self.component]
         warnings = self._warnings()
@@ -713,10 +703,9 @@ class Exploration:
                 "the map as it is"
             )
         tested = (t.tried > 0).any(axis=1, keepdims=True) & ~t.terminal[:, None]
-        build = _stochastic_tables if self.stochastic else _deterministic_tables
         begin = np.flatnonzero(self.start > 0.02)
         simulator = AbstractSimulator(
-            **build(t, tested),
+            **_tables(t, tested, self.stochastic),
             horizon=self.horizon,
             start=begin,
             start_probabilities=self.start[begin] / self.start[begin].sum(),
@@ -791,41 +780,32 @@ def _labels(step: Ints) -> list[Any]:
     return [(int(h), int((step[:s] == h).sum())) for s, h in enumerate(step)]
 
 
-def _deterministic_tables(t: Transitions, tested: NDArray[np.bool_]) -> dict[str, Any]:
-    """Likeliest successors and their rewards; what most actions do is the best guess."""
-    usual = t.counts.sum(axis=1).argmax(axis=1)[:, None]
-    known = t.tried > 0
-    chosen = np.where(known, t.mode, usual)
-    total = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
-    reward = np.take_along_axis(t.rewards, chosen[..., None], axis=2)[..., 0]
-    reward = np.where(known, reward, np.take_along_axis(total, usual, axis=1))
-    successor = np.take_along_axis(t.candidates, chosen, axis=1)
-    stays = np.arange(len(successor))[:, None]
-    return {
-        "successor": np.where(tested, successor, stays),
-        "reward": np.where(tested, reward, 0.0),
-    }
+def _tables(t: Transitions, tested: NDArray[np.bool_], stochastic: bool) -> dict[str, Any]:
+    """Successors by their shares, or the likeliest ones, and their mean rewards.
 
-
-def _stochastic_tables(t: Transitions, tested: NDArray[np.bool_]) -> dict[str, Any]:
-    """Shares of successors and mean rewards; where an action is untried, those of all actions."""
+    Where an action is untried, what all actions do is the best guess.
+    """
     together = t.counts.sum(axis=1, keepdims=True)
+    weights = np.where(
+        t.tried[..., None] > 0, t.counts if stochastic else t.posterior[..., :-1], together
+    )
     reward = (t.counts * t.rewards).sum(axis=1, keepdims=True) / np.maximum(together, 1)
-    counts = np.where(t.tried[..., None] > 0, t.counts, together)
     reward = np.where(t.counts > 0, t.rewards, reward)
-    order = np.argsort(-counts, axis=-1, kind="stable")
-    order = order[..., : max(int((counts > 0).sum(axis=-1).max()), 1)]
-    counts, reward = (np.take_along_axis(x, order, axis=-1) for x in (counts, reward))
+    order = np.argsort(-weights, axis=-1, kind="stable")
+    width = max(int((weights > 0).sum(axis=-1).max()), 1) if stochastic else 1
+    order, left = order[..., :width], tested[..., None]
+    weights, reward = (np.take_along_axis(x, order, axis=-1) for x in (weights, reward))
     successor = np.take_along_axis(t.candidates[:, None], order, axis=-1)
-    left, sure = tested[..., None], np.arange(order.shape[-1]) == 0
-    stays = np.arange(len(counts))[:, None, None]
-    return {
-        "successor": np.where(left & (counts > 0), successor, stays),
-        "probabilities": np.where(
-            left, counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1), sure
-        ),
-        "reward": np.where(left & (counts > 0), reward, 0.0),
-    }
+    kept, stays = left & (weights > 0), np.arange(len(weights))[:, None, None]
+    shares = np.where(
+        left,
+        weights / np.maximum(weights.sum(axis=-1, keepdims=True), 1e-300),
+        np.arange(width) == 0,
+    )
+    tables = {"successor": np.where(kept, successor, stays), "reward": np.where(kept, reward, 0.0)}
+    if stochastic:
+        return tables | {"probabilities": shares}
+    return {name: table[..., 0] for name, table in tables.items()}
 
 
 def _slips(t: Transitions, tested: NDArray[np.bool_]) -> float:
@@ -860,46 +840,3 @@ def _memory(rows: Rows, labels: Ints, t: Transitions) -> Floats:
         own += np.bincount(cells // number, gammaln(n + 0.5) - gammaln(0.5), len(groups))
         evidence += sign * np.bincount(of_group, own, number)
     return evidence - math.log(1e3 * number)
-
-
-def _without_outliers(
-    mixture: StateMixture,
-    component: Ints,
-    t: Transitions,
-    start: Floats,
-    rows: Rows,
-    assigned: Ints,
-) -> Ints:
-    """States that no action leads to are outliers of others; their observations are moved."""
-    led_to = np.zeros(len(mixture), bool)
-    led_to[component[start > 0.02]] = True
-    led_to[component[np.take_along_axis(t.candidates, t.mode, axis=1)[t.tried > 0]]] = True
-    assigned = assigned.copy()
-    for row in np.flatnonzero(~led_to[assigned]):
-        h = int(rows.step[row])
-        states = mixture.members(h)
-        states = states[led_to[states]]
-        if len(states):
-            scores = mixture.log_prob(rows.features[row : row + 1], h, mixture.parameters(states))
-            assigned[row] = states[int(scores[0, :-1].argmax())]
-    return mixture.recount(rows.features, assigned)
-
-
-class _Anything(Policy):
-    """Chooses nothing: all its actions are overridden."""
-
-    method = "random"
-
-    def __init__(self, target: Target) -> None:
-        self.horizon, self.num_actions = target.horizon, target.num_actions
-
-    def init(self, n: int) -> None:
-        """Nothing is remembered."""
-
-    def act(self, memory: None, observations: NDArray[Any], h: int) -> tuple[None, Any]:
-        """Zeros."""
-        return None, np.zeros(len(observations), np.int32)
-
-    def save(self, path: str | Path) -> Path:
-        """Refused."""
-        raise TypeError(f"save: {path}: nothing to save")

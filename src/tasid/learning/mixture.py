@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from tasid.episodes import Episodes
+from tasid.hmm.emissions import posterior_predictive
 from tasid.hmm.features import flatten
 
 Floats = NDArray[np.float64]
@@ -68,57 +70,38 @@ class DiscoveryConfig:
     """Pictures are averaged over squares down to about this many a side."""
 
 
-class Rows:
-    """All observations of all episodes, one after the other, in buffers that grow.
+class Rows(NamedTuple):
+    """All observations of all episodes, one after the other."""
 
-    Attributes
-    ----------
-    features, step
-        [n, D] and [n].
-    action, reward
-        Taken after the observation, and earned by it, [n]; −1 and 0 at the last of an episode.
-    ended
-        Did the target end the episode here, before the horizon? [n]
-    """
+    features: NDArray[np.float32]
+    """[n, D]."""
+    step: Ints
+    """[n]."""
+    action: Ints
+    """Taken after the observation; −1 at the last of an episode, [n]."""
+    reward: Floats
+    """Earned by it, [n]."""
+    ended: NDArray[np.bool_]
+    """Did the target end the episode here, before the horizon? [n]"""
 
-    def __init__(self) -> None:
-        self._buffers: list[NDArray[Any]] = []
-        self.step: Ints = np.zeros(0, np.int64)
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    def append(self, episodes: Episodes, pool: int) -> Rows:
-        """Add episodes without their padding; pixels are averaged over squares of side `pool`."""
-        valid, lengths = episodes.valid, episodes.lengths
-        n, frames = valid.shape
-        observations = episodes.observations
-        assert observations is not None
+    @classmethod
+    def of(cls, episodes: Episodes, pool: int) -> Rows:
+        """Of episodes without their padding; pixels are averaged over squares of side `pool`."""
+        valid, lengths, (n, frames) = episodes.valid, episodes.lengths, episodes.valid.shape
+        assert episodes.observations is not None
         step = np.tile(np.arange(frames), (n, 1))
         last = step == lengths[:, None]
-        padded = np.zeros((n, 1))
-        action = np.where(last, -1, np.hstack([episodes.actions, padded]))
-        reward = np.where(last, 0.0, np.hstack([episodes.rewards, padded]))
+        action = np.where(last, -1, np.pad(episodes.actions, ((0, 0), (0, 1))))
+        reward = np.where(last, 0.0, np.pad(episodes.rewards, ((0, 0), (0, 1))))
         ended = last & (lengths < frames - 1)[:, None]
-        fresh: list[NDArray[Any]] = [
-            flatten(observations[valid], pool),
-            step[valid],
-            action[valid].astype(np.int64),
-            reward[valid].astype(np.float64),
-            ended[valid],
-        ]
-        first, total = len(self), len(self) + len(fresh[0])
-        if not self._buffers or total > len(self._buffers[0]):
-            old = self._buffers or [column[:0] for column in fresh]
-            self._buffers = [np.empty((2 * total, *c.shape[1:]), c.dtype) for c in fresh]
-            for buffer, column in zip(self._buffers, old, strict=True):
-                buffer[:first] = column[:first]
-        for buffer, column in zip(self._buffers, fresh, strict=True):
-            buffer[first:total] = column
-        self.features, self.step, self.action, self.reward, self.ended = (
-            buffer[:total] for buffer in self._buffers
-        )
-        return self
+        features = flatten(episodes.observations[valid], pool)
+        columns: Any = step, action.astype(np.int64), reward.astype(np.float64), ended
+        return cls(features, *(column[valid] for column in columns))
+
+    def join(self, other: Rows) -> Rows:
+        """Both, one after the other."""
+        pairs: Any = zip(self, other, strict=True)
+        return Rows(*(np.concatenate(pair) for pair in pairs))
 
 
 class StateMixture:
@@ -146,43 +129,30 @@ class StateMixture:
         return len(self.counts)
 
     def fit_noise(self, scatter: Floats, freedom: float, mean_variance: float) -> None:
-        """Set the shared covariance W; with few degrees of freedom, mostly its diagonal."""
-        size = len(scatter)
-        within = scatter / max(freedom, 1.0)
-        diagonal = np.diag(within)
-        weight = freedom / (freedom + size)
-        target = np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
-        within = weight * within + (1 - weight) * target
-        within += self.config.floor * mean_variance * np.eye(size)
+        """Set the shared covariance W."""
+        within = _covariance(scatter, freedom, self.config.floor * mean_variance)
         values, vectors = np.linalg.eigh(within)
         self._white = vectors / np.sqrt(np.maximum(values, 1e-12)) @ vectors.T
 
     def fit_between(self, features: NDArray[np.float32], h: Ints) -> None:
-        """Set the centres and the directions and variances b in which states differ."""
-        steps = range(len(self.centre))
-        if len(self):
-            means = self.sums / self.counts[:, None]
-            own = self.step if self.layered else np.zeros(len(self), np.int64)
-            for t in steps:
-                members = own == t
-                seen = features[h == t] if self.layered and not members.any() else means[members]
-                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
-            weights = np.minimum(self.counts / 4, 1.0)
-            if self.layered:  # a step with one state says nothing about differences
-                weights = weights * (np.bincount(own)[own] > 1)
-            total = max(weights.sum(), 1.0)
-            deviation = (means - self.centre[own]) @ self._white
-            between = (deviation * weights[:, None]).T @ deviation / total
-            between -= np.eye(len(between)) * float((weights / self.counts).sum() / total)
-            number = weights.sum()
-        else:
-            own = h if self.layered else np.zeros(len(h), np.int64)
-            for t in steps:
-                seen = features[own == t]
-                self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
-            deviation = (features - self.centre[own]) @ self._white
-            between = deviation.T @ deviation / len(deviation) - np.eye(features.shape[1])
-            number = 4.0
+        """Set the centres and the directions and variances b in which states differ.
+
+        Before there are states, every observation is one.
+        """
+        founded = len(self) > 0
+        means = self.sums / self.counts[:, None] if founded else features
+        counts = self.counts if founded else np.ones(len(features))
+        own = (self.step if founded else h) if self.layered else np.zeros(len(means), np.int64)
+        for t in range(len(self.centre)):
+            seen = means[own == t] if (own == t).any() or not self.layered else features[h == t]
+            self.centre[t] = seen.mean(axis=0) if len(seen) else 0.0
+        # A step with one state says nothing about differences.
+        weights = np.minimum(counts / 4, 1.0) * (np.bincount(own)[own] > 1)
+        total = max(weights.sum(), 1.0)
+        deviation = (means - self.centre[own]) @ self._white
+        between = (deviation * weights[:, None]).T @ deviation / total
+        between -= np.eye(len(between)) * float((weights / counts).sum() / total)
+        number = weights.sum() if founded else 4.0
         values, vectors = np.linalg.eigh(between)
         values = np.maximum(values, 0.0)
         even = max(values.mean(), 8.0 / len(values))
@@ -206,18 +176,9 @@ class StateMixture:
         own = self.step[states] if self.layered else np.zeros(len(states), np.int64)
         sums = np.zeros((len(counts), len(self.between)))
         sums[:-1] = (self.sums[states] - counts[:-1] * self.centre[own]) @ self.whitening
-        return self._predictive(counts, sums, new=True)
-
-    def _predictive(self, counts: Floats, sums: Floats, new: bool) -> tuple[NDArray[Any], ...]:
-        """The same of counts [L, 1] and projected sums [L, D]."""
-        shrink = self.between / (1 + counts * self.between)
-        variance, mean = 1 + shrink, sums * shrink
-        constant = -0.5 * (mean**2 / variance + np.log(variance)).sum(axis=1) * self.temperature
-        if new:
-            constant[-1] += math.log(self.config.birth)
-        t = np.float32(self.temperature)
-        quadratic, linear = (-0.5 / variance).astype(np.float32), (mean / variance)
-        return t * quadratic, t * linear.astype(np.float32), constant.astype(np.float32)
+        parameters = posterior_predictive(counts, sums, self.between, sharpness=self.temperature)
+        parameters[-1][-1] += math.log(self.config.birth)
+        return parameters
 
     def log_prob(
         self, features: NDArray[np.float32], h: int, parameters: tuple[NDArray[np.float32], ...]
@@ -236,14 +197,18 @@ class StateMixture:
         cuts = np.searchsorted(h[order], np.arange(len(self.centre) + 1))
         return [(t, order[cuts[t] : cuts[t + 1]]) for t in range(len(self.centre))]
 
-    def nearest(self, features: NDArray[np.float32], h: Ints) -> Ints:
-        """The likeliest state of each observation; −1 where a new one is likelier."""
+    def nearest(
+        self, features: NDArray[np.float32], h: Ints, among: NDArray[np.bool_] | None = None
+    ) -> Ints:
+        """The likeliest state of each observation; −1 where a new one is likelier, unless the
+        choice is among some, [S]."""
         assigned = np.full(len(h), -1)
         for t, rows in self._groups(h):
             states = self.members(t)
+            states = states if among is None else states[among[states]]
             if len(rows) and len(states):
-                parameters = self.parameters(states)
-                best = self.log_prob(features[rows], t, parameters).argmax(axis=1)
+                scores = self.log_prob(features[rows], t, self.parameters(states))
+                best = scores[:, : None if among is None else -1].argmax(axis=1)
                 assigned[rows] = np.append(states, -1)[best]
         return assigned
 
@@ -257,31 +222,12 @@ class StateMixture:
         return assigned
 
     def _found(self, features: NDArray[np.float32], h: Ints, assigned: Ints) -> None:
-        """Found states for the rows with −1, one after the other."""
+        """Found a state for every row with −1."""
         new = np.flatnonzero(assigned < 0)
-        if not len(new):
-            return
-        first, step = len(self), h[new] if self.layered else np.full(len(new), -1)
-        y = self.project(features[new], h[new])
-        counts, sums, own = np.zeros(len(new)), np.zeros(y.shape), np.zeros(len(new), np.int64)
-        number = 0
-        for row in range(len(new)):
-            young = np.flatnonzero(own[:number] == step[row])
-            n, total = np.append(counts[young], 0.0), np.zeros((len(young) + 1, y.shape[1]))
-            total[:-1] = sums[young]
-            quadratic, linear, constant = self._predictive(n[:, None], total, new=True)
-            best = int((quadratic @ y[row] ** 2 + linear @ y[row] + constant).argmax())
-            state = int(young[best]) if best < len(young) else number
-            number += state == number
-            own[state] = step[row]
-            counts[state] += 1
-            sums[state] += y[row]
-            assigned[new[row]] = first + state
-        raw = np.zeros((number, features.shape[1]))
-        np.add.at(raw, assigned[new] - first, features[new].astype(np.float64))
-        self.counts = np.append(self.counts, counts[:number])
-        self.sums = np.vstack([self.sums, raw])
-        self.step = np.append(self.step, own[:number])
+        assigned[new] = len(self) + np.arange(len(new))
+        self.counts = np.append(self.counts, np.ones(len(new)))
+        self.sums = np.vstack([self.sums, features[new]])
+        self.step = np.append(self.step, h[new] if self.layered else np.full(len(new), -1))
 
     def recount(self, features: NDArray[np.float32], assigned: Ints) -> Ints:
         """Recompute the statistics; states without observations go, the others are renumbered."""
@@ -318,8 +264,6 @@ class StateMixture:
 
     def merge(self, assigned: Ints) -> None:
         """Merge pairs of states, the smallest first, while that is likelier; renumber in place."""
-        from scipy.special import gammaln
-
         own = self.step if self.layered else np.zeros(len(self), np.int64)
         n = self.counts.copy()
         sums = (self.sums - n[:, None] * self.centre[own]) @ self.whitening
@@ -365,6 +309,15 @@ class StateMixture:
         assigned[:] = np.where(assigned >= 0, place[assigned], -1)
 
 
+def _covariance(scatter: Floats, freedom: float, floor: float) -> Floats:
+    """With few degrees of freedom, mostly its diagonal."""
+    size, within = len(scatter), scatter / max(freedom, 1.0)
+    weight, diagonal = max(freedom, 1.0) / (max(freedom, 1.0) + size), np.diag(within)
+    target = np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
+    covariance: Floats = weight * within + (1 - weight) * target + floor * np.eye(size)
+    return covariance
+
+
 def first_mixture(rows: Rows, frames: int, config: DiscoveryConfig) -> tuple[StateMixture, Ints]:
     """A mixture of the first episodes; noise is known from repeated first observations."""
     first = rows.features[rows.step == 0]
@@ -380,6 +333,7 @@ def first_mixture(rows: Rows, frames: int, config: DiscoveryConfig) -> tuple[Sta
     mixture.fit_noise(residuals.T @ residuals, freedom, mean_variance)
     mixture.fit_between(rows.features, rows.step)
     assigned = mixture.assign(rows.features, rows.step)
+    mixture.merge(assigned)
     return mixture, mixture.refit(rows.features, rows.step, assigned, sweeps=5)
 
 
@@ -412,11 +366,8 @@ def _steps_differ(rows: Rows, config: DiscoveryConfig) -> bool:
     means = np.stack([rows.features[train & (rows.step == t)].mean(axis=0) for t in steps])
     place = np.searchsorted(steps, rows.step)
     residuals = (rows.features[train] - means[place[train]]).astype(np.float64)
-    size, freedom = means.shape[1], max(int(train.sum()) - len(steps), 1)
-    within = residuals.T @ residuals / freedom
-    weight, diagonal = freedom / (freedom + size), np.diag(within)
-    within = weight * within + (1 - weight) * np.diag(0.9 * diagonal + 0.1 * diagonal.mean())
-    within += config.floor * float(rows.features.var(axis=0).mean()) * np.eye(size)
+    floor = config.floor * float(rows.features.var(axis=0).mean())
+    within = _covariance(residuals.T @ residuals, float(train.sum()) - len(steps), floor)
     white = np.linalg.cholesky(np.linalg.inv(within))
     means, tested = means @ white, rows.features[~train] @ white
     predicted = steps[((means**2).sum(axis=1) - 2 * tested @ means.T).argmin(axis=1)]
