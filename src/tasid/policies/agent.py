@@ -36,7 +36,8 @@ class Agent:
         if array.shape != policy.observation_shape or array.dtype.kind not in "biuf":
             raise ValueError(
                 f"observation: {array.dtype} of shape {array.shape} at step {step}, the policy "
-                f"expects {policy.observation_dtype} of shape {policy.observation_shape}"
+                f"expects {policy.observation_dtype} of shape {policy.observation_shape}; raw "
+                "ones of a wrapped environment are encoded by target.observe(…)"
             )
         with np.errstate(over="ignore"):
             array = array.astype(policy.observation_dtype)
