@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from tasid.episodes import Episodes
-from tasid.hmm.features import flatten, is_picture
+from tasid.hmm.features import FeatureConfig, flatten, is_picture
 from tasid.keys import Phase, episode_keys
 from tasid.learning.base import Event
 from tasid.learning.mixture import DiscoveryConfig, Rows, first_mixture
@@ -403,9 +403,8 @@ class Explorer(Policy):
     method = "discover"
 
     def __init__(self, exploration: Exploration, target: Target) -> None:
-        self.observation_shape = target.observation_shape
-        self.observation_dtype = target.observation_dtype
-        self.horizon, self.num_actions = target.horizon, target.num_actions
+        for name in ("observation_shape", "observation_dtype", "num_actions", "horizon"):
+            setattr(self, name, getattr(target, name))
         mixture, component = exploration.mixture, exploration.component
         self._mixture, self._pool, self._rng = mixture, exploration.pool, exploration.rng
         self._transitions = transitions = exploration.transitions
@@ -425,13 +424,9 @@ class Explorer(Policy):
         t = self._transitions
         self._tests = (self._left > 0).astype(np.float64)
         unseen = 0.5 * np.minimum(np.arange(self.horizon, -1, -1), 6) * self._tests.max(initial=0.0)
-        self._values = _backward(
+        self.tests_ahead = _backward(
             t.candidates, self._predicted, self._tests, t.terminal, self._step, unseen, self._q
         )
-
-    def expected_tests(self, start: Floats) -> float:
-        """Tests that an episode from this start distribution [S] expects."""
-        return float(start @ self._values)
 
     def init(self, n: int) -> Any:
         """The last state and action of each episode; −1 where the state is new."""
@@ -445,13 +440,11 @@ class Explorer(Policy):
         scores = scores[:, np.append(place, -1)]
         previous, command = memory
         known = np.flatnonzero(previous >= 0)
-        if len(known):  # where the last action should have led: a little evidence
-            prior = np.full((len(scores), number + 1), 1e-3)
-            before = previous[known]
-            leads = np.append(t.candidates[before], np.full((len(known), 1), number), axis=1)
-            np.add.at(prior, (known[:, None], leads), self._predicted[before, command[known]])
-            prior[previous < 0] = 1.0
-            scores = scores + np.log(prior[:, np.append(states, number)])
+        before = previous[known]
+        leads = np.append(t.candidates[before], np.full((len(known), 1), number), axis=1)
+        prior = np.full((len(scores), number + 1), 1e-3)  # where the last action should have led
+        np.add.at(prior, (known[:, None], leads), self._predicted[before, command[known]])
+        scores = scores + np.log(prior[:, np.append(states, number)])
         here = np.append(states, -1)[scores.argmax(axis=1)]
         actions = self._rng.integers(self.num_actions, size=len(scores))
         draws = self._rng.random(len(scores))
@@ -576,7 +569,7 @@ class Exploration:
                 raise ValueError(f"source: {source.path} holds no whole episodes")
             self.horizon, self.num_actions = self.log.horizon, int(source.header["num_actions"])
         self.shape = shape
-        self.pool = max(1, min(shape[:2]) // config.picture_side) if is_picture(shape) else 0
+        self.pool = max(1, min(shape[:2]) // FeatureConfig.picture_side) if is_picture(shape) else 0
         self.rng = np.random.default_rng([seed, Phase.DISCOVERY])
         self.history = list[BatchExplored]()
         self.stochastic = False
@@ -628,36 +621,32 @@ class Exploration:
         if self.log is not None:
             return self.log
         assert self.target is not None
-        config, chosen = self.config, None
-        policy: Policy = OpenLoopPolicy(self.target)
-        number = width = config.first_batch
+        number, chosen = self.config.batch, None
+        policy: Policy = self.explorer or OpenLoopPolicy(self.target)
         if self.explorer is None:
+            number = self.config.first_batch
             shape = (min(number, limit), self.horizon)
             chosen = self.rng.integers(self.num_actions, size=shape).astype(np.int32)
-        else:
-            policy = self.explorer
-            remaining = self.transitions.need.sum() / max(self.history[-1].expected_tests, 1e-9)
-            number = width = config.batch if remaining < config.many else config.large_batch
         number = min(number, limit - self.played)
         keys = episode_keys(self.seed, Phase.DISCOVERY, self.played, number)
-        return rollout(self.target, policy, keys, overrides=chosen, width=min(number, width))
+        return rollout(self.target, policy, keys, overrides=chosen, width=number)
 
     def _count(self) -> None:
         """States of all observations, and transitions between them."""
         rows, config, actions = self.rows, self.config, self.num_actions
-        labels, component, tries = self.assigned, np.arange(len(self.mixture)), 1 << self.stage
+        labels, component = self.assigned, np.arange(len(self.mixture))
         if not self.stochastic:
-            tries = 0
             labels, component = split_look_alikes(rows, labels, len(component), actions, self.eta)
         self.labels, self.component = labels, component
+        tries = 1 << self.stage if self.stochastic else 0
         self.transitions = count_transitions(
             rows, labels, len(component), actions, self.eta, config, tries
         )
-        if not self.stochastic and self.played >= config.judged:
-            self.stochastic = self.transitions.outcomes_are_random(self.eta)
-            if self.stochastic:
-                self._count()
-                return
+        judged = self.stochastic or self.played < 2 * config.first_batch
+        if not judged and self.transitions.outcomes_are_random(self.eta):
+            self.stochastic = True
+            self._count()
+            return
         start = np.bincount(labels[rows.step == 0], minlength=len(component))
         self.start = start / start.sum()
         if self.stage > 0 and not self.stochastic:
@@ -673,7 +662,7 @@ class Exploration:
         last = most.bit_length() if self.stochastic else 1
         while True:
             self.explorer = Explorer(self, target)
-            expected = self.explorer.expected_tests(self.start)
+            expected = float(self.start @ self.explorer.tests_ahead)
             self.quiet = self.quiet + 1 if expected < self.config.idle else 0
             if not self.quiet or self.stage >= last:
                 self.finished = self.quiet >= 2

@@ -26,18 +26,14 @@ Ints = NDArray[np.int64]
 class DiscoveryConfig:
     """Hyper-parameters of discovery."""
 
-    delta: float = 0.015
+    delta: float = 0.01
     """A pair (state, action) is known when its outcome has posterior probability ≥ 1 − delta."""
     max_episodes: int = 5_000
     """Episodes after which "auto" gives up."""
     first_batch: int = 32
     """Episodes of random actions at the beginning."""
     batch: int = 8
-    """Episodes of every further batch …"""
-    large_batch: int = 32
-    """… while many more are needed …"""
-    many: float = 200.0
-    """… about so many by the best policy."""
+    """Episodes of every further batch."""
     idle: float = 0.05
     """Exploration ends when fewer tests than this are expected in an episode, twice."""
     worth: float = 0.0005
@@ -46,8 +42,6 @@ class DiscoveryConfig:
     standard_error: float = 0.05
     """Where outcomes are random, a pair is known when the share of its likeliest outcome is known
     with this standard error."""
-    judged: int = 64
-    """Episodes after which outcomes may be judged random."""
     explained: float = 0.8
     """Share of the variance of rewards that states and actions have to explain."""
     least_temperature: float = 0.1
@@ -62,12 +56,10 @@ class DiscoveryConfig:
     """Nearest states with which a state may be merged."""
     concentration: float = 1.0
     """How readily an action is expected to have an outcome that no other action there has."""
-    refit_growth: float = 1.25
+    refit_growth: float = 1.5
     """All observations are assigned anew when their number has grown by this factor."""
     floor: float = 1e-3
     """Variance of the noise at least, as a part of the mean variance."""
-    picture_side: int = 14
-    """Pictures are averaged over squares down to about this many a side."""
 
 
 class Rows(NamedTuple):
@@ -275,28 +267,24 @@ class StateMixture:
                 0.5 * self.temperature * (sums**2 * self.between / spread - np.log(spread)).sum(1)
             )
 
-        alone, numbers = evidence(n, sums), np.arange(len(self))
-        owner, means = numbers.copy(), sums / n[:, None]
-        squares = (means**2).sum(axis=1)
+        alone, owner = evidence(n, sums), np.arange(len(self))
         for i in np.argsort(n, kind="stable"):
-            others = np.flatnonzero((owner == numbers) & (own == own[i]) & (numbers != i))
+            others = np.flatnonzero((owner == np.arange(len(self))) & (own == own[i]))
+            others = others[others != i]
             if not len(others):
                 continue
             if len(others) > self.config.rivals:
-                distance = squares[others] - 2 * means[others] @ means[i]
+                means = sums[others] / n[others, None]
+                distance = ((means - sums[i] / n[i]) ** 2).sum(axis=1)
                 others = others[np.argpartition(distance, self.config.rivals)[: self.config.rivals]]
             both, joined = n[others] + n[i], sums[others] + sums[i]
-            gain = evidence(both, joined) - alone[others] - alone[i]
+            merged = evidence(both, joined)
+            gain = merged - alone[others] - alone[i] - math.log(self.config.survival)
             gain += gammaln(both) - gammaln(n[others]) - gammaln(n[i])
-            gain -= math.log(self.config.survival)
             best = int(gain.argmax())
             if gain[best] > 0:
-                target = others[best]
-                owner[i] = target
-                n[target], sums[target] = both[best], joined[best]
-                means[target] = sums[target] / n[target]
-                squares[target] = (means[target] ** 2).sum()
-                alone[target] = evidence(n[target : target + 1], sums[target : target + 1])[0]
+                target = owner[i] = others[best]
+                n[target], sums[target], alone[target] = both[best], joined[best], merged[best]
         if (owner == np.arange(len(self))).all():
             return
         while (owner[owner] != owner).any():
@@ -306,7 +294,7 @@ class StateMixture:
         np.add.at(total, place, self.sums)
         self.counts, self.sums = np.bincount(place, self.counts).astype(np.float64), total
         self.step = self.step[kept]
-        assigned[:] = np.where(assigned >= 0, place[assigned], -1)
+        assigned[:] = place[assigned]
 
 
 def _covariance(scatter: Floats, freedom: float, floor: float) -> Floats:
