@@ -8,12 +8,10 @@ Batches of whole episodes are played. After each batch
    outcomes (a Chinese-restaurant prior). A pair is known at posterior ≥ 1−δ;
 3. dynamic programming on the estimated map finds the policy that tests the most unknown pairs in
    one episode;
-4. exploration goes on to its next stage when that policy expects next to no tests.
+4. exploration ends when that policy expects next to no tests.
 
-Where actions are deterministic up to slips, the second stage looks again at pairs whose doubt is
-worth something: an action that slipped in all its tests may be the only good way on. Where outcomes
-are random, a pair is known when the shares of its outcomes are, and tests are doubled from stage to
-stage.
+Where outcomes are random, a pair is known when the shares of its outcomes are. Exploration then has
+stages, and tests are doubled from stage to stage.
 
 If the step can be predicted from observations, the environment is *layered*: states belong to steps
 and are compared within their step only.
@@ -209,43 +207,6 @@ def _normalised(log_weights: Floats) -> Floats:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def doubts_worth_a_test(
-    t: Transitions, start: Floats, step: Ints, horizon: int, eta: float, config: DiscoveryConfig
-) -> Ints:
-    """Tests of pairs whose doubt may hide a better way on, [S, A].
-
-    The doubt of a state is worth Σ_h p_h(s) Σ_a Σ_k P(outcome of a is k) max(0, Q_h(s, k) − V_h(s))
-    where p_h is the probability that the best policy is there. An outcome not observed yet may be
-    as good as any.
-    """
-    predicted, (number, actions) = t.predict(eta), t.need.shape
-    mean = (t.counts * t.rewards).sum(axis=1) / np.maximum(t.counts.sum(axis=1), 1)
-    rewards = np.where(t.counts > 0, t.rewards, mean[:, None])
-    rewards = np.append(rewards, np.zeros((number, actions, 1)), axis=-1)
-    q = np.zeros((horizon, number, actions))
-    expected = (predicted * rewards).sum(axis=-1)
-    value = _backward(t.candidates, predicted, expected, t.terminal, step, np.zeros(horizon + 1), q)
-    share = t.posterior.mean(axis=1, keepdims=True)
-    worth, reach = np.zeros((number, actions)), start.astype(np.float64)
-    for h in range(horizon):
-        after = q[h + 1].max(axis=1) if h + 1 < horizon else np.zeros(number)
-        best = np.full((number, 1), after.max(initial=0.0))
-        outcome = rewards + np.append(after[t.candidates], best, axis=1)[:, None]
-        slip = (share * outcome).sum(axis=-1, keepdims=True)
-        here = q[h].max(axis=1)[:, None, None]
-        gain = np.maximum((1 - eta) * outcome + eta * slip - here, 0.0)
-        alive = reach * ~t.terminal
-        worth += alive[:, None] * (t.posterior * gain).sum(axis=-1)
-        chances = predicted[np.arange(number), q[h].argmax(axis=1), :-1] * alive[:, None]
-        reach = np.asarray(np.bincount(t.candidates.ravel(), chances.ravel(), number), float)
-    scale = config.worth * max(abs(float(start @ value)), 1e-12)
-    excess = worth.sum(axis=1) / scale
-    good = math.log1p(-max(eta, 1e-3)) - math.log(max(eta, 1e-3))
-    tests = np.ceil(np.log(np.maximum(excess, 1.0)) / good)[:, None]
-    open_pairs = worth > 0.5 * scale / actions
-    return np.where(open_pairs, tests, 0).astype(np.int64)
-
-
 _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
@@ -350,13 +311,10 @@ def _most_likely_paths(
 
 
 @_compiled
-def _backward(
-    candidates: Any, predicted: Any, gain: Any, terminal: Any, step: Any, unseen: Any, q: Any
+def _plan_tests(
+    candidates: Any, predicted: Any, tests: Any, terminal: Any, step: Any, unseen: Any, q: Any
 ) -> Any:
-    """Fill q [H, S, A] with what the rest of the episode gains by the best policy; returns V_0 [S].
-
-    Pairs gain `gain` [S, A], states never observed `unseen` [H+1].
-    """
+    """Fill q [H, S, A] with the tests that the rest of the episode expects; returns V_0 [S]."""
     horizon, number, actions = q.shape
     width = candidates.shape[1]
     value = np.zeros(number)
@@ -366,7 +324,7 @@ def _backward(
             if terminal[s] or (step[s] >= 0 and step[s] != h):
                 continue
             for a in range(actions):
-                expected = gain[s, a] + predicted[s, a, width] * unseen[h + 1]
+                expected = tests[s, a] + predicted[s, a, width] * unseen[h + 1]
                 for k in range(width):
                     expected += predicted[s, a, k] * value[candidates[s, k]]
                 q[h, s, a] = expected
@@ -424,7 +382,7 @@ class Explorer(Policy):
         t = self._transitions
         self._tests = (self._left > 0).astype(np.float64)
         unseen = 0.5 * np.minimum(np.arange(self.horizon, -1, -1), 6) * self._tests.max(initial=0.0)
-        self.tests_ahead = _backward(
+        self.tests_ahead = _plan_tests(
             t.candidates, self._predicted, self._tests, t.terminal, self._step, unseen, self._q
         )
 
@@ -649,17 +607,11 @@ class Exploration:
             return
         start = np.bincount(labels[rows.step == 0], minlength=len(component))
         self.start = start / start.sum()
-        if self.stage > 0 and not self.stochastic:
-            step = self.mixture.step[component]
-            more = doubts_worth_a_test(
-                self.transitions, self.start, step, self.horizon, self.eta, config
-            )
-            self.transitions.need[:] = np.maximum(self.transitions.need, more)
 
     def _plan(self, target: Target) -> float:
         """Plan the next batch; the tests that an episode expects. Stages without any are left."""
         most = math.ceil(0.25 / self.config.standard_error**2)
-        last = most.bit_length() if self.stochastic else 1
+        last = most.bit_length() if self.stochastic else 0
         while True:
             self.explorer = Explorer(self, target)
             expected = float(self.start @ self.explorer.tests_ahead)

@@ -36,9 +36,6 @@ class DiscoveryConfig:
     """Episodes of every further batch."""
     idle: float = 0.05
     """Exploration ends when fewer tests than this are expected in an episode, twice."""
-    worth: float = 0.0005
-    """Doubts about a state are looked at again if they may cost more than this part of the value
-    of the best policy."""
     standard_error: float = 0.05
     """Where outcomes are random, a pair is known when the share of its likeliest outcome is known
     with this standard error."""
