@@ -191,7 +191,9 @@ class BeliefPolicy(Policy):
             if by_slot:
                 belief *= 1 - self.kidnap
                 belief += self.kidnap * graph.uniform_at(h)
-        kernels.normalise(belief, likelihood, BELIEF_FLOOR, total)
+        # Less than a thousandth of what every step adds for a kidnapped agent is not kept.
+        floor = max(BELIEF_FLOOR, 1e-3 * self.kidnap / graph.num_slots) if by_slot else BELIEF_FLOOR
+        kernels.normalise(belief, likelihood, floor, total)
         ratios = np.zeros((len(scores), 2))
         ratios[:, 0] = np.log(anywhere) - np.log(total)
         if hit is not None:  # total = (1 − η) hit + η slipped
