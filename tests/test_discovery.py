@@ -23,6 +23,10 @@ def discovery(source):
     return tasid.discover(source, eta=0.1, seed=5)
 
 
+def test_its_repr_is_short(discovery):
+    assert len(repr(discovery)) < 300
+
+
 def matched(discovery, true):
     """The true state of every state that known pairs lead to; None where the maps disagree."""
     sim = discovery.simulator

@@ -106,6 +106,12 @@ def test_an_agent_refuses_what_it_cannot_use(lock_policy):
     assert agent.act(blank) in range(lock_policy.num_actions)
 
 
+def test_reprs_hold_no_arrays(lock, lock_policy):
+    found = tasid.learn(lock, eta=0.1, episodes=16)
+    for thing in (lock, lock_policy, lock_policy.agent(), found, found.diagnostics):
+        assert len(repr(thing)) < 500
+
+
 def test_the_belief_is_that_of_the_filter(lock, lock_policy):
     """In noise that leaves several states possible, so that the actions matter."""
     policy, episodes = replace(lock_policy, kidnap=0.0), observed(lock, lock_policy)

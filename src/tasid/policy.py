@@ -43,6 +43,10 @@ class Policy(abc.ABC):
     plan: RobustPlan | None = None
     """The robust plan it executes, if it has one."""
 
+    def __repr__(self) -> str:
+        where = (self.environment or {}).get("name")
+        return f"{type(self).__name__}(environment={where!r}, horizon={self.horizon})"
+
     def view(self, target: Any) -> Any:
         """The target as this policy observes it; an oracle observes true states."""
         return target

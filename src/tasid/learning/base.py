@@ -94,7 +94,7 @@ class Diagnostics:
 
     model: str
     """What tells states or actions apart."""
-    history: tuple[Event, ...] = ()
+    history: tuple[Event, ...] = field(default=(), repr=False)
     """The batches of `belief`, the steps of `paper`."""
     stopped: str | None = None
     """Why learning ended."""

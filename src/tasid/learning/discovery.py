@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -423,20 +423,20 @@ class Discovery:
     """Labels are (step, number) in layered environments, else numbers."""
     episodes: int
     """All episodes that were played or read."""
-    confidence: Floats
+    confidence: Floats = field(repr=False)
     """Posterior probability of each successor, [S, A]; on stochastic maps, the estimated share of
     the likeliest one. 0 where it is a guess."""
-    tried: Floats
+    tried: Floats = field(repr=False)
     """How often each pair was tried, [S, A]."""
     eta: float
     """Estimated share of slips; 0 on stochastic maps, which contain them."""
     finished: bool
     """Did exploration end because nothing was left to test?"""
     warnings: tuple[str, ...]
-    history: tuple[BatchExplored, ...]
+    history: tuple[BatchExplored, ...] = field(repr=False)
     layered: bool
     """Do states belong to steps?"""
-    means: NDArray[np.float32]
+    means: NDArray[np.float32] = field(repr=False)
     """Mean observation of each state: numbers [S, D], or pictures [S, rows, columns, channels]."""
 
     def summary(self) -> dict[str, Any]:

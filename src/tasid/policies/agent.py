@@ -19,6 +19,9 @@ class Agent:
         self.policy = policy
         self.reset()
 
+    def __repr__(self) -> str:
+        return f"Agent({self.policy!r}, step={self.step})"
+
     def reset(self) -> None:
         """Begin a new episode."""
         self._memory = self.policy.init(1)

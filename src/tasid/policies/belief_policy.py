@@ -90,7 +90,7 @@ class BeliefMemory(NamedTuple):
     """The two cumulative sums, never below 0."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BeliefPolicy(Policy):
     """A robust plan, a transition graph and an emission. Immutable."""
 

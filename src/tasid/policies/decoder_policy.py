@@ -77,7 +77,7 @@ class Tracked(NamedTuple):
     """φ̂(x_0), [n]; 0 with one start."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DecoderPolicy(Policy):
     """The practicable policy that Algorithms 2 and 3 return."""
 

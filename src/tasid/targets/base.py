@@ -53,6 +53,13 @@ class Target(abc.ABC):
     cluster: Any = None
     """Plays batches in other processes (`tasid.targets.ray.Actors`), if not None."""
 
+    def __repr__(self) -> str:
+        where = (self.environment or {}).get("name")
+        return (
+            f"{type(self).__name__}(environment={where!r}, horizon={self.horizon}, "
+            f"num_actions={self.num_actions}, observation_shape={self.observation_shape})"
+        )
+
     @abc.abstractmethod
     def reset(self, keys: Keys) -> tuple[State, NDArray[Any]]:
         """Start one episode per key [n, 2]; returns the first observations [n, …]."""
