@@ -325,3 +325,19 @@ def test_interrupted_training_is_kept_and_continued(number, code, talkative, run
     assert run(*arguments, "--out", tmp_path / "other")[0] == 0
     assert tasid.load(folder).digest == tasid.load(tmp_path / "other").digest
     assert len(EpisodeLog.open(log)) == 48 + 16
+
+
+def test_discovery_continues_and_replaces_no_map(run, talkative, tmp_path):
+    out, source = tmp_path / "map", ["discover", *talkative[:3], "--set", "is_slippery=false"]
+    command = [*source, "--horizon", 12, "--eta", 0, "--out", out]
+    code, _, error = run(*command, "--episodes", 32)
+    assert code == 2
+    assert "episodes" in error
+    played = len(EpisodeLog.open(out / "episodes"))
+    code, answer, _ = run(*command, "--json")
+    assert code == 0
+    found = json.loads(answer)
+    assert len(EpisodeLog.open(out / "episodes")) == found["episodes"] > played > 0
+    code, _, error = run(*command)
+    assert code == 2
+    assert "--overwrite" in error

@@ -71,13 +71,13 @@ def check(
     horizon: options.Horizon = None,
     eta: options.Eta = None,
     episodes: Annotated[int, typer.Option(help="Episodes per test.", min=2, max=10**6)] = 160,
-    seed: options.EpisodeSeed = 0,
+    seed: options.Seed = 0,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
     imports: options.Imports = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare an environment with a map before learning; exits with 1 if they do not fit."""
+    """Compare an environment with a map; exit with 1 on problems."""
     from tasid.learning.check import check_target
 
     config = options.run_config(context.params, but=["episodes"])
@@ -103,27 +103,33 @@ def discover(
     eta: options.Eta = None,
     horizon: options.Horizon = None,
     episodes: Annotated[int | None, typer.Option(help="The most to play.", min=1)] = None,
-    seed: options.EpisodeSeed = 0,
+    seed: options.Seed = 0,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
     imports: options.Imports = None,
     force: Annotated[bool, typer.Option("--force", help="Write a map that is unsure.")] = False,
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
-    """Explore an environment without a map, and write the map that it finds."""
+    """Explore an environment without a map, and write its map."""
     from tasid.learning.discovery import discover as explore
     from tasid.report.page import write_report
+    from tasid.storage import ArtifactError, writer_lock
 
     config = options.run_config(context.params, but=["episodes"])
-    found = explore(
-        config.build_target(),
-        eta=config.eta,
-        horizon=horizon,
-        episodes=episodes or "auto",
-        seed=seed,
-        force=force,
-        callbacks=[output.progress()],
-    )
+    with writer_lock(out):
+        unfinished = {".lock", "episodes", "discovery"}  # the same command continues
+        if not overwrite and not unfinished.issuperset(path.name for path in out.iterdir()):
+            raise ArtifactError(f"out: {out} is not empty; choose another folder, or --overwrite")
+        found = explore(
+            config.build_target().with_log(out / "episodes"),
+            eta=config.eta,
+            horizon=horizon,
+            episodes=episodes or "auto",
+            seed=seed,
+            force=force,
+            callbacks=[output.progress()],
+        )
     found.save(out)
     result = {**found.summary(), "map": str(out), "page": str(write_report(out))}
     output.answer(result, as_json=as_json)

@@ -40,9 +40,10 @@ Eta = Annotated[float | None, typer.Option(help="Perturbation level η; 0.1 if n
 Simulator = Annotated[
     str | None, typer.Option(metavar="SOURCE", help="The map, as for `tasid plan`.")
 ]
-EpisodeSeed = Annotated[int, typer.Option(help="Determines the episodes, nothing else.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seeds everything.", min=0)]
+EpisodeSeed = Annotated[int, typer.Option(help="Seeds the episodes, nothing else.", min=0)]
 EnvSeed = Annotated[
-    int | None, typer.Option(help="Instance of the environment; that of the seed if not given.")
+    int | None, typer.Option(help="Instance of the environment, if not that of the seed or policy.")
 ]
 Settings = Annotated[
     list[str] | None,

@@ -21,7 +21,7 @@ def evaluate(
     seed: options.EpisodeSeed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Score a saved policy in the environment it was learned in, or in another."""
+    """Score a saved policy in its own environment or in another."""
     from tasid.policies import load
     from tasid.policies.evaluate import evaluate as score
     from tasid.policies.evaluate import summary, yardsticks
@@ -49,7 +49,7 @@ def watch(
     episode: Annotated[int, typer.Option(help="Number of the episode.", min=0)] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Watch one episode: observation, estimated state, action, confidence."""
+    """Watch one episode: observation, estimated state, action."""
     from tasid.policies import load
     from tasid.report.watch import watch as follow
 
@@ -81,7 +81,7 @@ def record(
     simulator: options.Simulator = None,
     horizon: options.Horizon = None,
     eta: options.Eta = None,
-    seed: options.EpisodeSeed = 0,
+    seed: options.Seed = 0,
     env_seed: options.EnvSeed = None,
     settings: options.Settings = None,
     imports: options.Imports = None,
