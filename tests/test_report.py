@@ -14,7 +14,7 @@ from PIL import Image
 import tasid
 from tasid.layout import HAZARD, WALL
 from tasid.report.figures import PALETTE, line_chart, svg
-from tasid.report.maps import map_view, plan_figure, save_plan
+from tasid.report.maps import graph_figure, map_view, plan_figure, save_plan
 from tasid.report.page import Section, Table, figure, number, render_page, write_report
 from tasid.report.watch import watch
 from tasid.storage import ArtifactError, read_json, write_json
@@ -278,3 +278,19 @@ def test_kidnapping_needs_an_environment_of_ours(lock_policy, lock):
             watch(lock_policy, lock, kidnap_at=step)
     with pytest.raises(ValueError, match="horizon"):
         watch(lock_policy, tasid.make("lava-crossing"))
+
+
+def test_the_graph_of_a_map_shows_how_sure_arrows_are():
+    # 0 → 1 → 2 by action 1; action 0 stays. State 3 is known of by a guess alone.
+    successor = np.array([[0, 1], [1, 2], [2, 3], [3, 3]])
+    sim = tasid.AbstractSimulator(successor, np.zeros((4, 2)), horizon=3, start=0)
+    confidence = np.array([[1.0, 1.0], [1.0, 0.5], [1.0, 0.0], [0.0, 0.0]])
+    axes = graph_figure(sim, confidence).axes[0]
+    guessed, unsure, sure = axes.collections
+    ends = [arrows.XY + np.stack([arrows.U, arrows.V], axis=1) for arrows in axes.collections]
+    assert [arrows.XY.tolist() for arrows in (guessed, unsure, sure)] == [
+        [[2, 0]],
+        [[1, 0]],
+        [[0, 0]],
+    ]
+    assert [end.tolist() for end in ends] == [[[3, 0]], [[2, 0]], [[1, 0]]]

@@ -205,10 +205,50 @@ def plan_figure(
 
 
 @style()
+def graph_figure(sim: AbstractSimulator, confidence: NDArray[np.floating[Any]]) -> Figure:
+    """States by their distance from the starts, and arrows coloured by confidence [S, A].
+
+    An arrow has the confidence of the surest action that takes it; actions that stay have none.
+    """
+    leads, chances = sim.transitions_at(0)
+    taken = np.where(chances > 0, confidence[:, :, None], -1.0)
+    sure = np.full((sim.num_states, sim.num_states), -1.0)
+    np.maximum.at(sure, (np.arange(sim.num_states)[:, None, None], leads), taken)
+    np.fill_diagonal(sure, -1.0)
+    x, depth = np.full(sim.num_states, -1), 0
+    reached = np.bincount(sim.starts, minlength=sim.num_states) > 0
+    while reached.any():
+        x[reached] = depth
+        reached, depth = (sure[reached] >= 0).any(axis=0) & (x < 0), depth + 1
+    y = np.zeros(sim.num_states)
+    for column in range(-1, depth):  # −1: no known action leads there
+        here = np.flatnonzero(x == column)
+        y[here] = np.arange(here.size) - (here.size - 1) / 2
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.add_subplot(xlabel="steps from the start", yticks=[])
+    looks = {
+        "a guess": (0, "line"),
+        "below 0.99": (1e-9, "alarm"),
+        "0.99 or more": (0.99, "learned"),
+    }
+    bounds = [*(low for low, _ in looks.values()), np.inf]
+    for (name, (low, color)), high in zip(looks.items(), bounds[1:], strict=True):
+        s, to = np.nonzero((sure >= low) & (sure < high))
+        ends: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.002}
+        axes.quiver(x[s], y[s], x[to] - x[s], y[to] - y[s], color=PALETTE[color], **ends)
+        axes.plot([], [], color=PALETTE[color], label=name)
+    axes.plot(x, y, "o", color=PALETTE["ink"], markersize=3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(title="confidence", fontsize=8.5, loc="outside lower center", ncols=3)
+    return figure
+
+
+@style()
 def means_figure(means: NDArray[np.float32], columns: int = 12) -> Figure:
     """Mean observations of states: rows of numbers [S, D], or pictures [S, r, c, channels]."""
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     axes = figure.add_subplot(xlabel="number in the observation", ylabel="state")
+    axes.grid(visible=False)
     if means.ndim == 4:  # side by side, `columns` in a row
         gaps = (0, -len(means) % columns), (0, 1), (0, 1), (0, 0)
         whole = np.pad(means, gaps, constant_values=1)

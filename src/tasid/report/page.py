@@ -24,7 +24,7 @@ from tasid.policies import load
 from tasid.policies.evaluate import FIGURES
 from tasid.policy import Policy
 from tasid.report.figures import REFERENCES, is_number, line_chart, svg
-from tasid.report.maps import action_name, means_figure, plan_figure, state_name
+from tasid.report.maps import action_name, graph_figure, means_figure, plan_figure, state_name
 from tasid.report.watch import watch
 from tasid.simulator import AbstractSimulator
 from tasid.storage import ArtifactError, read_artifact, read_json, write_bytes_atomically
@@ -236,13 +236,15 @@ def _comparison_page(folder: Path, runs: Sequence[Path]) -> str:
 
 
 def _discovery_page(folder: Path) -> str:
-    """A discovered map: its plan, the mean observation of each state, doubts, and exploration."""
+    """A discovered map: graph, plan, mean observations of the states, doubts, and exploration."""
     sim, artifact = AbstractSimulator.load(folder), read_artifact(folder / "discovery")
     found, arrays = artifact.metadata, artifact.arrays
     confidence, tried, history = arrays["confidence"], arrays["tried"], found["history"]
     keys = ("episodes", "states", "eta", "finished")
     plan = robust_dp(sim, eta=found["eta"])
-    drawings = [figure(plan_figure(plan), "Routes if every action has its intended outcome.")]
+    caption = "States and where actions lead; those that stay are not drawn."
+    drawings = [figure(graph_figure(sim, confidence), caption)]
+    drawings.append(figure(plan_figure(plan), "Routes if every action has its intended outcome."))
     drawings.append(figure(means_figure(arrays["means"]), "Mean observations of the states."))
     for key in ("states", "open_pairs"):
         line = [event["episodes"] for event in history], [event[key] for event in history]
