@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tasid
+from tasid.learning import memory
 from tasid.learning.belief import BeliefConfig, models
 from tasid.learning.offline import AmbiguousLogError, CrossValidationConfig, coverage, record
 from tasid.planning import robust_dp
@@ -108,6 +109,21 @@ def test_ambiguous_logs_are_refused(noise, episodes, judging, tmp_path):
     record(env, tmp_path / "log", policy=actor, episodes=episodes)
     with pytest.raises(AmbiguousLogError, match="log"):
         tasid.learn_from_episodes(tmp_path / "log", env.simulator, eta=ETA, judging=judging)
+
+
+def test_a_map_without_rewards_is_a_warning(env, log, tmp_path):
+    sim = env.simulator.replace(reward=np.zeros_like(env.simulator.reward), hazards=None)
+    paid = log.read()
+    unpaid = EpisodeLog.create(tmp_path / "log", log.header)
+    unpaid.append(replace(paid, rewards=np.zeros_like(paid.rewards)), [(0, i) for i in range(160)])
+    result = tasid.learn_from_episodes(unpaid, sim, eta=ETA)
+    assert any("every plan" in warning for warning in result.diagnostics.warnings)
+
+
+def test_a_log_that_does_not_fit_into_memory_is_refused(env, log, monkeypatch):
+    monkeypatch.setattr(memory, "memory_limit", lambda: 0)
+    with pytest.raises(ValueError, match="160 episodes would take"):
+        tasid.learn_from_episodes(log, env.simulator, eta=ETA)
 
 
 def test_a_log_that_does_not_fit_the_map_is_refused(env, log):

@@ -41,8 +41,10 @@ from tasid.learning.belief import (
     held_out_score,
 )
 from tasid.learning.diagnostics import diagnose_result
+from tasid.learning.memory import check_memory
 from tasid.planning.perturbation import check_eta
 from tasid.planning.robust_dp import robust_dp
+from tasid.planning.values import simulator_problems
 from tasid.policy import OpenLoopPolicy, Policy
 from tasid.simulator import AbstractSimulator
 from tasid.storage import ArtifactError, EpisodeLog, read_artifact
@@ -208,8 +210,10 @@ def learn_from_episodes(
     seen: dict[str, Any] = {"ends_early": ended, "environment": None, **log.header}
     seen["observation_shape"] = tuple(seen["observation_shape"])
     plan = robust_dp(simulator, eta=eta, keep_values=True)
-    training = Training(config, SimpleNamespace(**seen), plan, seed)  # type: ignore[arg-type]
+    target: Any = SimpleNamespace(**seen)
+    training = Training(config, target, plan, seed)
     training.parts, graph = [episodes], training.model.graph
+    check_memory(graph, simulator.num_states, target, replace(config, episodes=n))
     with threadpool_limits(1, "blas"):
         features = fit_features(episodes, config.features, by_step=graph.layered)
         sequences = Sequences.of(episodes, graph, features, seen["ends_early"])
@@ -251,12 +255,13 @@ def learn_from_episodes(
         policy = training.policy(final)
     covered = coverage(training.models[final.kind], counts, judging.known_count)
     diagnostics.details["coverage"] = covered
+    warnings = [*simulator_problems(simulator), *diagnostics.warnings]
     if covered < judging.coverage:
-        warning = (
+        warnings.append(
             f"the log shows {covered:.0%} of what the plan will meet; elsewhere the policy goes by "
             "its actions alone: record episodes that get there"
         )
-        diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, warning))
+    diagnostics = replace(diagnostics, warnings=tuple(warnings))
     return LearningResult(policy, 0, diagnostics, logged_episodes=n)
 
 
