@@ -13,7 +13,7 @@ import pytest
 
 import tasid
 from tasid.learning import memory
-from tasid.learning.belief import BeliefConfig, models
+from tasid.learning.belief import BeliefConfig, HeldOutScore, Training, models
 from tasid.learning.offline import AmbiguousLogError, CrossValidationConfig, coverage, record
 from tasid.planning import robust_dp
 from tasid.policy import OpenLoopPolicy
@@ -174,6 +174,31 @@ def test_a_wrong_policy_is_replaced(saved):
     assert score(saved, other) < 0.6
     result = tasid.learn(other, eta=ETA, episodes=96, seed=1, from_policy=saved)
     assert score(result.policy, other) > 0.9
+
+
+def test_a_policy_is_replaced_by_one_that_earns_more(env, saved, monkeypatch):
+    """Behind a closed door others may predict what follows better, and earn less."""
+    plan = robust_dp(env.simulator, eta=ETA, keep_values=True)
+    training = Training(BeliefConfig(episodes=96), env, plan, 1, saved)
+    training.batch()
+    earned = training.parts[0].returns.mean()
+    others = [earned - 0.5, earned + 0.5, earned - 0.5]
+
+    def scored(fresh, players):
+        fits = []
+        for fit in training.fits:
+            old, n = fit.initialisation == "saved", len(fresh)
+            score = HeldOutScore(np.zeros(n), np.full(n, -1.0 if old else 0.0))
+            score = replace(score, own=players[fit.name], mean_return=others[0])
+            fits.append(replace(fit, score=score))
+        return fits
+
+    monkeypatch.setattr(training, "_scored", scored)
+    for kept in (True, False, True):
+        training.batch()
+        others.pop(0)
+        assert (training.result("").best.initialisation == "saved") == kept
+        assert training.history[-1].best != "saved, by state"
 
 
 def test_a_corrected_map_keeps_what_its_cells_look_like(saved):

@@ -285,6 +285,8 @@ class Training:
         self._phase_key = fold_in(seed_key(seed), Phase.LEARNING)
         self.saved: BeliefPolicy | None = None
         """The policy that learning continues from, on this map."""
+        self.saved_returns = np.zeros(0)
+        """Of the episodes that it played."""
         if initial_policy is not None:
             kind = initial_policy.class_kind
             if kind not in self.models:
@@ -315,8 +317,17 @@ class Training:
         self.fits = self._scored(fresh, players)
         best = max(self.fits, key=self._rank, default=None)
         saved = [fit for fit in self.fits if fit.initialisation == "saved"]
-        if best and saved and is_credible(saved[0].score, best.score, self.plan.simulator.horizon):
-            best = saved[0]  # until a fit predicts better what neither has used
+        keeps = False
+        if best and saved:
+            returns = self.saved_returns = np.append(
+                self.saved_returns, fresh.returns[saved[0].score.own]
+            )
+            # It is learned from until a fit predicts better what neither has used, and returned
+            # until such a fit earns more, too: behind a closed door the best one may earn less.
+            if is_credible(saved[0].score, best.score, self.plan.simulator.horizon):
+                best = saved[0]
+            least = returns.mean() if returns.size else -math.inf
+            keeps = best is saved[0] or best.score.mean_return <= least + 1e-6 * self.span
         self.parts.append(fresh)
         rewards, regret, gain = math.nan, (math.nan, math.nan), (math.nan, math.nan)
         alone, gaps = False, dict[str, float]()
@@ -332,8 +343,7 @@ class Training:
         fits = islice(self._refitted(best), 1 if alone else None)
         self.fits = [fit if alone else replace(fit, gap=gaps.get(fit.name)) for fit in fits]
         saved = [replace(fit, gap=gaps.get(fit.name)) for fit in saved]
-        is_saved = best is not None and best.initialisation == "saved"
-        self.fits = [*saved, *self.fits] if is_saved else [*self.fits, *saved]
+        self.fits = [*saved, *self.fits] if keeps else [*self.fits, *saved]
         event = BatchEnded(
             episodes=self.num_episodes,
             total_episodes=self.config.episodes,
