@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import poisson
 
 import tasid
-from tasid.learning import belief
+from tasid.learning import belief, memory
 from tasid.learning.base import Learner
 from tasid.learning.belief import (
     BatchEnded,
@@ -153,6 +153,13 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     for file in (tmp_path / "a" / "policy").iterdir():
         assert file.read_bytes() == (tmp_path / "b" / "policy" / file.name).read_bytes()
     assert not (tmp_path / "a" / "episodes").exists()  # episodes of ours can be played again
+
+
+def test_learning_that_does_not_fit_into_memory_plays_nothing(lock, monkeypatch):
+    monkeypatch.setattr(memory, "memory_limit", lambda: 0)
+    monkeypatch.setattr(belief, "rollout", None)
+    with pytest.raises(ValueError, match="16 episodes would take"):
+        tasid.learn(lock, eta=ETA, episodes=16)
 
 
 # When to stop

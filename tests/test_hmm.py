@@ -618,6 +618,14 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_is_played(monk
     memory.check_memory(graph, 12, target, BeliefConfig(episodes=10))
 
 
+def test_a_container_limits_memory(monkeypatch, tmp_path):
+    machine = memory.memory_limit()
+    for text, limit in (("max\n", machine), ("123456\n", 123456), (f"{1 << 62}\n", machine)):
+        (tmp_path / "memory.max").write_text(text)
+        monkeypatch.setattr(memory, "CONTAINER_LIMITS", ("missing", tmp_path / "memory.max"))
+        assert memory.memory_limit() == limit
+
+
 def test_long_work_is_announced_before_anything_is_played(monkeypatch, corridor):
     graph, target = (
         corridor[0],

@@ -6,6 +6,8 @@ import math
 import os
 import resource
 import warnings
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 PROCESS_BYTES = 400 << 20
 """What a process takes that has loaded everything and learned next to nothing."""
+
+CONTAINER_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+"""Where control groups, version 2 and 1, say how much memory a container may take."""
 
 PAIRS_AN_HOUR = 4e9
 """Observations times states of a step that learning gets through, roughly, on two cores: the
@@ -52,10 +60,13 @@ def memory_needed(
 
 
 def memory_limit() -> int:
-    """Bytes that this process may take: the machine's memory or its own limit."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes that this process may take: the machine's memory, its container's, or its own limit."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # there is none, or it is "max"
+            limits.append(int(Path(file).read_text()))
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return machine if own == resource.RLIM_INFINITY else min(machine, own)
+    return min(limits if own == resource.RLIM_INFINITY else [*limits, own])
 
 
 def check_memory(
