@@ -78,7 +78,8 @@ class BeliefConfig:
     patience: int = 2
     """… in the held-out episodes of the last batches, so many or more …"""
     mean_tolerance: float = 0.02
-    """… and no more than this part of the range on average."""
+    """… and no more than this part of the range on average. By so much a fit must also earn more
+    than the policy that learning continues from."""
     settled_tolerance: float = 0.05
     """On large maps, a fit with less regret than this is refined alone, without other
     initialisations."""
@@ -327,7 +328,8 @@ class Training:
             if is_credible(saved[0].score, best.score, self.plan.simulator.horizon):
                 best = saved[0]
             least = returns.mean() if returns.size else -math.inf
-            keeps = best is saved[0] or best.score.mean_return <= least + 1e-6 * self.span
+            lead = (best.score.mean_return - least) / self.span
+            keeps = best is saved[0] or lead <= self.config.mean_tolerance
         self.parts.append(fresh)
         rewards, regret, gain = math.nan, (math.nan, math.nan), (math.nan, math.nan)
         alone, gaps = False, dict[str, float]()
