@@ -17,7 +17,7 @@ from tasid.learning.base import Event, TensorBoard
 from tasid.learning.offline import record
 from tasid.runs.config import ConfigError, RunConfig, parse_value, read_config
 from tasid.runs.sweep import parse_seeds, train_seeds
-from tasid.runs.train import train
+from tasid.runs.train import _shortfall, train
 from tasid.storage import ArtifactError, EpisodeLog, FolderBusyError, write_artifact, writer_lock
 
 LAKE = RunConfig(
@@ -265,6 +265,14 @@ def test_shortfall_and_the_limit_are_warnings(tmp_path):
     assert result["return_mean"] < 0.9 * result["worst_case_value"]
     assert any("16" in text for text in result["warnings"])
     assert any(f"{result['worst_case_value']:.4g}" in text for text in result["warnings"])
+
+
+@pytest.mark.parametrize(("upper", "warned"), [(1.5, True), (9.0, False), (None, False)])
+def test_a_shortfall_counts_where_much_can_be_lost(upper, warned):
+    """Taxi: the plan earns 8, and the worst actions −300."""
+    sim = tasid.AbstractSimulator([[0, 0]], [[-10.0, 1.0]], horizon=30)
+    scores = {"return_mean": 1.0, "return_ci95": [0.5, upper], "robust_value": 8.0}
+    assert bool(_shortfall(scores | {"worst_case_value": None}, sim)) == warned
 
 
 def test_no_accuracy_on_a_map_with_states_of_its_own(tmp_path):

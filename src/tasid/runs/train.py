@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 KEPT = 0.9
 """A policy that earns less than this part of what its plan promises is worth a warning."""
 SMALL = 0.05
-"""Promises below this part of the range of returns are no scale: shortfalls are measured in the
-range then."""
+"""Promises below this part of the range of returns are missed by chance: all of the score's
+interval has to miss them. Where nothing positive is promised, the range is the scale."""
 SCORES = (
     "return_mean return_ci95 robust_value optimal_value worst_case_value ratio skill "
     "decoder_accuracy certificate"
@@ -187,8 +187,12 @@ def _shortfall(summary: Mapping[str, Any], simulator: AbstractSimulator) -> list
     if (promised := worst if exact is None else exact) is None:
         return []
     low, high = return_range(simulator)
-    scale = promised if promised > SMALL * (high - low) else high - low
-    if earned >= promised - (1 - KEPT) * scale:
+    if 0 < promised <= SMALL * (high - low):  # less than chance may take away
+        upper = summary["return_ci95"][1]
+        earned_at_most = math.inf if upper is None else upper
+    else:
+        earned_at_most = earned
+    if earned_at_most >= promised - (1 - KEPT) * (promised if promised > 0 else high - low):
         return []
     return [
         f"the policy earns {earned:.4g} where its plan promises {promised:.4g}; more episodes or "
