@@ -111,6 +111,23 @@ def test_look_alike_states_are_split_by_context():
     assert (unsplit == states.ravel()).all()
 
 
+def test_a_rare_look_alike_does_not_hide_among_slips():
+    """Two states look alike; eight of a hundred visits are of the second."""
+    second = np.arange(100) % 25 < 2
+    action = np.arange(100) // 25 % 2
+    looks = np.stack([np.zeros(100, int), np.ones(100, int), 2 + (action ^ second)], axis=1)
+    episodes = Episodes(
+        looks[..., None].astype(np.float32),
+        np.stack([second, action], axis=1).astype(np.int32),
+        np.zeros((100, 2), np.float32),
+        np.full(100, 2, np.int32),
+        np.zeros((100, 2), bool),
+    )
+    labels, component = split_look_alikes(Rows.of(episodes, 0), looks.ravel(), 4, 2, 0.1)
+    assert component.tolist() == [0, 1, 2, 3, 1]
+    assert ((labels.reshape(looks.shape)[:, 1] == 4) == second).all()
+
+
 def test_a_collapsed_mixture_is_undecided():
     """Random bits behind a layer of tanh are not Gaussian: the states of a layer become one."""
     source = tasid.make("combination-lock", horizon=6, seed=1, bernoulli=True, depth=1)

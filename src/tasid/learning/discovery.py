@@ -29,6 +29,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
+from threadpoolctl import threadpool_limits
 
 from tasid.episodes import Episodes
 from tasid.hmm.features import FeatureConfig, flatten, is_picture
@@ -44,6 +45,7 @@ from tasid.theory import at_least
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 class Undecided(ValueError):
@@ -178,6 +180,7 @@ def count_transitions(
         share = (counts.max(axis=-1) + 1) / (tried[..., 0] + 2)
         enough = np.minimum(share * (1 - share) / config.standard_error**2, tries)
         need = np.ceil(np.maximum(enough - tried[..., 0], 0)).astype(np.int64)
+        posterior[need == 0, -1] = 0.0
     else:
         likelihood = np.append(counts * good + (tried - counts) * bad, tried * bad, axis=-1)
         likelihood[..., :-1][~np.broadcast_to(exists[:, None], counts.shape)] = -np.inf
@@ -207,69 +210,107 @@ def _normalised(log_weights: Floats) -> Floats:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-_compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
-
-
 def split_look_alikes(
     rows: Rows, assigned: Ints, num_components: int, num_actions: int, eta: float
 ) -> tuple[Ints, Ints]:
     """States of all rows, and the component of each state: look-alike states share a component.
 
-    A component whose outcomes miss more often than slips allow is split by context, the state and
-    the action before it was entered, and the likeliest path of every episode is found anew. The
-    split stays if it explains so many misses that a message which names the state of every context
-    pays for itself. Where many components miss, outcomes are random.
+    The contexts in which a component is entered, the states and actions before, are clustered by
+    what actions do afterwards. Clusters are states if the misses that they explain pay for a
+    message that names the cluster of every context. Where many components would be split, outcomes
+    are random.
     """
-    labels, component, whole = assigned, np.arange(num_components), list[int]()
+    labels, component = assigned, np.arange(num_components)
     first = np.flatnonzero(rows.action >= 0)
-    good, bad = math.log1p(-max(eta, 1e-2)), math.log(max(eta, 1e-2))
-
-    def outcomes(labels: Ints, number: int) -> tuple[Table, float, Floats]:
-        """Transitions, how many miss, and how surprising the misses of each pair are."""
-        table = Table.of(labels[first], rows.action[first], labels[first + 1], number, num_actions)
-        tried = table.counts.sum(axis=-1)
-        missed = tried - table.counts.max(axis=-1)
-        return table, float(missed.sum()), _surprise(missed, tried, eta)
-
-    table, missed, surprise = outcomes(labels, num_components)
-    while True:
-        number = len(component)
-        suspicious = surprise.max(axis=1) > 1.0
-        if suspicious.sum() > max(8, number / 4):
-            break
-        suspicious[whole] = False
-        if not suspicious.any():
-            break
-        pair = np.where(suspicious[:, None], surprise, 0.0).argmax()
-        state, action = (int(i) for i in np.unravel_index(pair, surprise.shape))
+    miss = math.log1p(-max(eta, 1e-2)) - math.log(max(eta, 1e-2))
+    for _ in range(4):
         entered = (rows.step == 0) | (labels != np.roll(labels, 1))
         entry = np.maximum.accumulate(np.where(entered, np.arange(len(labels)), 0))
         context = 1 + labels[entry - 1] * num_actions + rows.action[entry - 1]
         context[rows.step[entry] == 0] = 0
-        common = table.candidates[state, np.argsort(table.counts[state, action])[-2:]]
-        mine = first[labels[first] == state]
-        contexts, place = np.unique(context[mine], return_inverse=True)
-        votes = (labels[mine + 1, None] == common) & (rows.action[mine, None] == action)
-        rare, usual = (np.bincount(place, vote) for vote in votes.T)
-        moved = (labels == state) & np.isin(context, contexts[rare > usual])
-        trial, split = np.where(moved, number, labels), np.append(component, component[state])
-        clones = np.full((num_components, int(np.bincount(split).max())), -1)
-        clones[split, [int((split[:s] == split[s]).sum()) for s in range(number + 1)]] = np.arange(
-            number + 1
-        )
-        for _ in range(4):
-            found = outcomes(trial, number + 1)[0]
-            modes = np.take_along_axis(found.candidates, found.counts.argmax(axis=-1), axis=1)
-            _most_likely_paths(assigned, rows.action, clones, modes, bad - good, trial)
-        found, misses, left = outcomes(trial, number + 1)
-        gain = (missed - misses) * (good - bad)
-        kinds = int((table.counts[state].sum(axis=0) > 0).sum())
-        if gain > len(contexts) * math.log(2) + num_actions * math.log(kinds + 1):
-            labels, component = trial, split
-            table, missed, surprise = found, misses, left
-        else:
-            whole.append(state)
+        most = 1 + len(component) * num_actions
+        groups, group = np.unique(assigned * most + context, return_inverse=True)
+        s, a, following = assigned[first], rows.action[first], labels[first + 1]
+        table = Table.of(s, a, following, max(num_components, len(component)), num_actions)
+        width = table.counts.shape[-1]
+        cell = (group[first] * num_actions + a) * width + table.cell % width
+        counts = np.bincount(cell, minlength=len(groups) * num_actions * width)
+        owner = groups // most
+        begins = np.searchsorted(owner, np.arange(num_components + 1))
+        cluster = np.zeros(len(groups), np.int64)
+        counts = counts.reshape(len(groups), num_actions, width).astype(np.float64)
+        _cluster_contexts(counts, begins, miss, cluster)
+        parts = np.ones(num_components, np.int64)
+        np.maximum.at(parts, owner, cluster + 1)
+        if (parts > 1).sum() > max(8, num_components / 4):
+            return assigned, np.arange(num_components)
+        clones = np.repeat(np.arange(num_components), parts - 1)
+        offset = num_components + np.cumsum(parts - 1) - parts
+        states = np.where(cluster > 0, offset[owner] + cluster, owner)[group]
+        component = np.append(np.arange(num_components), clones)
+        if (states == labels).all():
+            break
+        labels = states
     return labels, component
+
+
+@_compiled
+def _cluster_contexts(counts: Any, begins: Any, miss: float, cluster: Any) -> None:
+    """Cluster the contexts of each component; counts are [contexts, A, K].
+
+    Of all pairs, the one whose union misses least is merged, at a tie the one with most in common.
+    """
+    for s in range(len(begins) - 1):
+        n = counts[begins[s] : begins[s + 1]].copy()
+        number, actions, width = n.shape
+        together = n.sum(axis=0)
+        misses, kinds = 0.0, 1
+        for a in range(actions):
+            misses += together[a].sum() - together[a].max()
+        for k in range(width):
+            kinds += together[:, k].sum() > 0
+        cost = actions * math.log(kinds)
+        if miss * misses <= cost:
+            continue
+        own, size = np.arange(number), np.ones(number)
+        lost, common = np.zeros((number, number)), np.zeros((number, number))
+        changed = -1  # all
+        while True:
+            best, i, j = np.inf, -1, -1
+            for x in range(number):
+                if own[x] != x:
+                    continue
+                for y in range(x + 1, number):
+                    if own[y] != y:
+                        continue
+                    if changed < 0 or changed in (x, y):
+                        lost[x, y] = common[x, y] = 0.0
+                        for a in range(actions):
+                            of_x, of_y, most, most_x, most_y = 0.0, 0.0, 0.0, 0.0, 0.0
+                            for k in range(width):
+                                of_x += n[x, a, k]
+                                of_y += n[y, a, k]
+                                most_x = max(most_x, n[x, a, k])
+                                most_y = max(most_y, n[y, a, k])
+                                most = max(most, n[x, a, k] + n[y, a, k])
+                            lost[x, y] += most_x + most_y - most
+                            common[x, y] += min(of_x, of_y)
+                    if lost[x, y] - 1e-6 * common[x, y] < best:
+                        best, i, j = lost[x, y] - 1e-6 * common[x, y], x, y
+            if i < 0:
+                break
+            named = math.lgamma(size[i] + size[j]) - math.lgamma(size[i]) - math.lgamma(size[j])
+            if cost + named <= miss * lost[i, j]:
+                break
+            n[i] += n[j]
+            size[i] += size[j]
+            own[own == j] = i
+            changed = i
+        used = 0
+        for x in range(number):
+            if own[x] == x:
+                cluster[begins[s] : begins[s + 1]][own == x] = used
+                used += 1
 
 
 def _surprise(missed: Floats, tried: Floats, eta: float) -> Floats:
@@ -278,36 +319,6 @@ def _surprise(missed: Floats, tried: Floats, eta: float) -> Floats:
     limit = math.log(100 * max(int((tried > 0).sum()), 1))
     surprise: Floats = -np.log(np.maximum(chance, 1e-300)) / limit
     return surprise
-
-
-@_compiled
-def _most_likely_paths(
-    assigned: Any, action: Any, clones: Any, modes: Any, miss: float, labels: Any
-) -> None:
-    """Fill labels with the clones of each row's component that miss their modes least (Viterbi)."""
-    width = clones.shape[1]
-    score, best = np.zeros(width), np.zeros(width)
-    back = np.zeros((len(assigned), width), np.int64)
-    begin = 0
-    for i in range(len(assigned)):
-        here = clones[assigned[i]]
-        for k in range(width):
-            best[k] = 0.0 if i == begin and here[k] >= 0 else -np.inf
-            if i == begin or here[k] < 0:
-                continue
-            for j in range(width):
-                before = clones[assigned[i - 1], j]
-                hit = before >= 0 and modes[before, action[i - 1]] == here[k]
-                value = score[j] + (0.0 if hit else miss)
-                if value > best[k]:
-                    best[k], back[i, k] = value, j
-        score[:] = best
-        if action[i] < 0:
-            k = int(score.argmax())
-            for t in range(i, begin - 1, -1):
-                labels[t] = clones[assigned[t], k]
-                k = back[t, k]
-            begin = i + 1
 
 
 @_compiled
@@ -496,11 +507,12 @@ def discover(
     config = config if delta is None else replace(config, delta=delta)
     exploration = Exploration(source, eta, horizon, seed, config)
     limit = episodes if isinstance(episodes, int) else config.max_episodes
-    while not exploration.finished and exploration.played < limit:
-        event = exploration.batch(limit)
-        for callback in callbacks:
-            callback(event)
-    return exploration.result(force)
+    with threadpool_limits(1, "blas"):
+        while not exploration.finished and exploration.played < limit:
+            event = exploration.batch(limit)
+            for callback in callbacks:
+                callback(event)
+        return exploration.result(force)
 
 
 class Exploration:
@@ -592,19 +604,21 @@ class Exploration:
     def _count(self) -> None:
         """States of all observations, and transitions between them."""
         rows, config, actions = self.rows, self.config, self.num_actions
-        labels, component = self.assigned, np.arange(len(self.mixture))
-        if not self.stochastic:
-            labels, component = split_look_alikes(rows, labels, len(component), actions, self.eta)
-        self.labels, self.component = labels, component
-        tries = 1 << self.stage if self.stochastic else 0
+        number = len(self.mixture)
+        labels, component = split_look_alikes(rows, self.assigned, number, actions, self.eta)
         self.transitions = count_transitions(
-            rows, labels, len(component), actions, self.eta, config, tries
+            rows, labels, len(component), actions, self.eta, config
         )
-        judged = self.stochastic or self.played < 2 * config.first_batch
-        if not judged and self.transitions.outcomes_are_random(self.eta):
-            self.stochastic = True
-            self._count()
-            return
+        # Early states are fragments of others, whose outcomes look random: every batch judges anew.
+        self.stochastic = (
+            self.played >= 2 * config.first_batch and self.transitions.outcomes_are_random(self.eta)
+        )
+        if self.stochastic:
+            labels, component = self.assigned, np.arange(number)
+            self.transitions = count_transitions(
+                rows, labels, number, actions, self.eta, config, 1 << self.stage
+            )
+        self.labels, self.component = labels, component
         start = np.bincount(labels[rows.step == 0], minlength=len(component))
         self.start = start / start.sum()
 

@@ -234,6 +234,8 @@ class StateMixture:
         """Fit covariances, merge states and assign all observations anew, several times."""
         square = features.T.astype(np.float64) @ features
         mean_variance = float(features.var(axis=0).mean())
+        # With more observations, noise is known better: a higher temperature may do.
+        self.temperature = min(self.temperature / 0.7, 1.0)
         for _ in range(12):
             for _ in range(sweeps):
                 assigned = self.recount(features, assigned)
