@@ -178,7 +178,12 @@ def count_transitions(
         base /= base.sum(axis=-1, keepdims=True)
         posterior = (np.append(counts, np.zeros_like(tried), axis=-1) + 0.5 * base) / (tried + 0.5)
         share = (counts.max(axis=-1) + 1) / (tried[..., 0] + 2)
-        enough = np.minimum(share * (1 - share) / config.standard_error**2, tries)
+        enough = share * (1 - share) / config.standard_error**2
+        # Where few pairs are random, one with the same outcome in all n tries is none: odds 2⁻ⁿ.
+        same, often = counts.max(axis=-1) == tried[..., 0], tried[..., 0] >= 4
+        odds = (1 + (often & ~same).sum()) / (1 + (often & same).sum()) * (1 / config.delta - 1)
+        enough = np.where(same, np.minimum(enough, max(math.log2(odds), 1.0)), enough)
+        enough = np.minimum(enough, tries)
         need = np.ceil(np.maximum(enough - tried[..., 0], 0)).astype(np.int64)
         posterior[need == 0, -1] = 0.0
     else:
@@ -512,7 +517,7 @@ def discover(
             event = exploration.batch(limit)
             for callback in callbacks:
                 callback(event)
-        return exploration.result(force)
+    return exploration.result(force)
 
 
 class Exploration:
