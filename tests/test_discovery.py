@@ -151,6 +151,10 @@ def test_a_wrong_arrow_is_named_by_learning_and_mended(discovery, source):
     )
     assert [(error.state, error.action) for error in errors] == [(sim.states[state], bad)]
     assert not none
+    successor[state, bad] = sim.states.index(errors[0].usual_outcome)
+    assert successor[state, bad] == sim.successor[state, bad]
+    mended = wrong.replace(successor=successor)
+    assert tasid.robust_dp(mended, eta=0.1).actions[1, state] == good
 
 
 def test_random_outcomes_are_discovered():
@@ -184,4 +188,4 @@ def test_a_discovered_map_is_a_source_of_the_command_line(discovery, tmp_path):
     assert tasid.AbstractSimulator.load(folder).same_tables(discovery.simulator)
     page = write_report(folder).read_text()
     assert "Discovered map" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5  # graph, plan, means, states, open pairs

@@ -86,6 +86,8 @@ class MapError:
     visits: int
     misses: int
     p_value: float
+    usual_outcome: Any = None
+    """The state that the action led to most often: what the map should say."""
 
 
 @dataclass(frozen=True)

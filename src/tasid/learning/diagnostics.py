@@ -201,16 +201,22 @@ def _map_errors(
     graph: TransitionGraph, sim: AbstractSimulator, tally: _Tally, blamed: NDArray[np.bool_]
 ) -> tuple[MapError, ...]:
     """Blamed transitions [T, M, A] as records, the surest first."""
+
+    def usual(t: int, m: int, a: int) -> Any:
+        slot = graph.successor[t, m, tally.counts[t, m, a].argmax()]
+        return sim.states[int(graph.states_at(t + 1)[slot])]
+
     errors = [
         MapError(
-            step=int(t) if len(graph.successor) > 1 else -1,
-            state=sim.states[int(graph.states_at(int(t))[m])],
-            action=int(a),
+            step=t if len(graph.successor) > 1 else -1,
+            state=sim.states[int(graph.states_at(t)[m])],
+            action=a,
             visits=round(float(tally.taken[t, m, a])),
             misses=round(float(tally.misses[t, m, a])),
             p_value=float(tally.p_values[t, m, a]),
+            usual_outcome=usual(t, m, a),
         )
-        for t, m, a in np.argwhere(blamed)
+        for t, m, a in np.argwhere(blamed).tolist()
     ]
     return tuple(sorted(errors, key=lambda error: error.p_value))
 
