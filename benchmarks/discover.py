@@ -256,8 +256,11 @@ RUNS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def print_table(records: list[dict[str, Any]]) -> None:
-    """Medians and worst cases of every setting beside its goal."""
-    print(f"{'setting':<18} runs  reached  ratio: median  least  episodes: median  most  seconds")
+    """Median and range of every setting, and how many runs reached its goal.
+
+    A run is *silent* if it misses its goal although discovery called the map finished.
+    """
+    print(f"{'setting':<18} runs reached silent   ratio least        episodes     seconds")
     for name, (least, most) in GOALS.items():
         own = [record for record in records if record["setting"] == name]
         if not own:
@@ -265,10 +268,12 @@ def print_table(records: list[dict[str, Any]]) -> None:
         ratio, played, seconds = (
             np.array([record[key] for record in own]) for key in ("ratio", "episodes", "seconds")
         )
-        reached = int(((ratio >= least) & (played <= (most or np.inf))).sum())
+        reached = (ratio >= least) & (played <= (most or np.inf))
+        silent = int(sum(record.get("finished", False) for record in np.array(own)[ratio < least]))
+        span = f"{np.median(played):.0f} ({played.min()}-{played.max()})"
         print(
-            f"{name:<18} {len(own):>4} {reached:>8} {np.median(ratio):>14.3f} {ratio.min():>6.3f} "
-            f"{np.median(played):>17.0f} {played.max():>5} {np.median(seconds):>8.1f}"
+            f"{name:<18} {len(own):>4} {int(reached.sum()):>7} {silent:>6} "
+            f"{np.median(ratio):>7.3f} {ratio.min():>5.3f} {span:>18} {np.median(seconds):>8.1f}"
         )
         if "difference" in own[0]:
             worst = max((record["difference"] for record in own), key=abs)
