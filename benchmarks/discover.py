@@ -260,20 +260,22 @@ def print_table(records: list[dict[str, Any]]) -> None:
 
     A run is *silent* if it misses its goal although discovery called the map finished.
     """
-    print(f"{'setting':<18} runs reached silent   ratio least        episodes     seconds")
+    print(f"{'setting':<18} runs reached silent   ratio least  most        episodes  CPU seconds")
     for name, (least, most) in GOALS.items():
         own = [record for record in records if record["setting"] == name]
         if not own:
             continue
         ratio, played, seconds = (
-            np.array([record[key] for record in own]) for key in ("ratio", "episodes", "seconds")
+            np.array([record.get(key, np.nan) for record in own])
+            for key in ("ratio", "episodes", "cpu_seconds")
         )
         reached = (ratio >= least) & (played <= (most or np.inf))
         silent = int(sum(record.get("finished", False) for record in np.array(own)[ratio < least]))
         span = f"{np.median(played):.0f} ({played.min()}-{played.max()})"
         print(
             f"{name:<18} {len(own):>4} {int(reached.sum()):>7} {silent:>6} "
-            f"{np.median(ratio):>7.3f} {ratio.min():>5.3f} {span:>18} {np.median(seconds):>8.1f}"
+            f"{np.median(ratio):>7.3f} {ratio.min():>5.3f} {ratio.max():>5.3f} "
+            f"{span:>18} {np.median(seconds):>12.1f}"
         )
         if "difference" in own[0]:
             worst = max((record["difference"] for record in own), key=abs)
