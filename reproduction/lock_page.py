@@ -296,7 +296,10 @@ def _grid(found: Sequence[Result]) -> Section:
             ]
             each = ", ".join(f"{ratio:.3f}" for ratio in ratios)
             rows.append((str(result.horizon), result.label, f"{np.median(ratios):.3f}", each))
-    caption = "Return over robust value. The smallest n whose median reaches 0.95 counts above."
+    caption = (
+        "Return over robust value. The smallest n whose median reaches 0.95 counts above. With "
+        "n = 10 000 at H = 10 the experiment readings has forty more seeds."
+    )
     table = Table(("H", "", "median", "seeds"), rows, caption)
     return Section("The grid of n", tables=[table] if rows else [])
 

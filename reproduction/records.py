@@ -226,11 +226,15 @@ def _plain(value: Any) -> Any:
 
 
 def commit() -> str | None:
-    """The commit of the repository that this file is in."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    folder = Path(__file__).parent
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or None
+    """The commit of this repository; "-dirty" if code differs from it, whatever the records do."""
+    root = Path(__file__).parents[1]
+
+    def git(*command: str) -> str:
+        answer = subprocess.run(["git", *command], cwd=root, capture_output=True, text=True)
+        return answer.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "reproduction")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "") or None
 
 
 def read_record(file: Path) -> Record:
