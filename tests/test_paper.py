@@ -323,6 +323,44 @@ def test_a_model_of_the_users_own(tmp_path):
     assert mean_return(target, again) == mean_return(target, result.policy)
 
 
+class CountedPairs:
+    """As in scikit-learn: shares of each action among equal pairs of nearest unit vectors."""
+
+    def fit(self, pairs, actions):
+        self.classes_ = np.unique(actions)
+        self.counts = np.full((9, len(self.classes_)), 1e-3)
+        np.add.at(self.counts, (self.which(pairs), np.searchsorted(self.classes_, actions)), 1.0)
+
+    def which(self, pairs):
+        return pairs[:, :3].argmax(axis=1) * 3 + pairs[:, 3:].argmax(axis=1)
+
+    def predict_proba(self, pairs):
+        counts = self.counts[self.which(pairs)]
+        return counts / counts.sum(axis=1, keepdims=True)
+
+
+def test_any_classifier_of_pairs_is_a_model_class(tmp_path):
+    target, plan = block(ring())
+    config = {"method": "paper", "episodes": 800}
+    result = tasid.learn(target, eta=ETA, model=CountedPairs(), **config)
+    assert mean_return(target, result.policy) > 0.97 * target.latent.robust_value(plan)
+    with pytest.raises(ValueError, match="save: CountedPairs keeps"):
+        result.policy.save(tmp_path / "policy")
+    episodes = []
+    with pytest.raises(ValueError, match="save: CountedPairs keeps"):
+        tasid.learn(
+            target,
+            eta=ETA,
+            model=CountedPairs(),
+            run_dir=tmp_path / "run",
+            callbacks=[episodes.append],
+            **config,
+        )
+    assert not episodes
+    with pytest.raises(ValueError, match="model: object has neither"):
+        tasid.learn(target, eta=ETA, model=object(), **config)
+
+
 def test_the_networks_are_those_of_the_paper():
     """Table 4: 56 × 56 × 6 → 13 × 13 × 16 → 5 × 5 × 32 → 800 → |A|; [56, 56] for vectors."""
     shape = (56, 56, 3)

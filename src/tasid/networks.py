@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -158,6 +159,46 @@ def to_blocks(image: jax.Array, stride: int) -> jax.Array:
 
 
 @dataclass(frozen=True, eq=False)
+class PredictingModel:
+    """A user's `fit(X, y)` and `predict_proba(X)`, as in scikit-learn, as a `PairModel`.
+
+    Rows of X are both observations, flat. The parameter of a step is the number of its fitted copy.
+    """
+
+    model: Any
+    num_actions: int
+    copies: list[Any] = field(default_factory=list)
+
+    def init(self, key: jax.Array, observation_shape: tuple[int, ...], num_actions: int) -> Any:
+        return jnp.zeros(1)
+
+    def fit(self, observations: Any, actions: Any, weights: Any) -> Any:
+        rows = weights > 0
+        self.copies.append(deepcopy(self.model))
+        self.copies[-1].fit(observations.reshape(len(actions), -1)[rows], actions[rows])
+        return jnp.full(1, len(self.copies) - 1)
+
+    def apply(self, parameters: Any, x: Any, x_next: Any) -> Any:
+        fitted, pairs = self.copies[int(parameters[0])], np.stack([x, x_next], axis=1)
+        predicted = fitted.predict_proba(pairs.reshape(len(x), -1))
+        every = np.zeros((len(x), self.num_actions))
+        every[:, np.asarray(fitted.classes_, int)] = predicted
+        return jnp.log(every + 1e-12)
+
+
+def pair_model(model: Any, num_actions: int) -> Any:
+    """A user's classifier of pairs as a `PairModel`, or an error that says what it lacks."""
+    if hasattr(model, "init") and hasattr(model, "apply"):
+        return model
+    if hasattr(model, "fit") and hasattr(model, "predict_proba"):
+        return PredictingModel(model, num_actions)
+    raise ValueError(
+        f"model: {type(model).__name__} has neither init(key, observation_shape, num_actions) and "
+        "apply(parameters, x, x_next) → [n, num_actions], nor fit(X, y) and predict_proba(X)"
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class FlatModel:
     """A model of pairs for one target, over a flat parameter vector [P].
 
@@ -230,6 +271,9 @@ class FlatModel:
         """What `model_from` needs to build the model again, ready for JSON."""
         if isinstance(self.model, MLP | CNN):
             return {"name": type(self.model).__name__, **asdict(self.model)}
+        if isinstance(self.model, PredictingModel):
+            name = type(self.model.model).__name__
+            raise ValueError(f"save: {name} keeps its parameters to itself; give init and apply")
         return {"name": "custom", "type": type(self.model).__name__}
 
 

@@ -56,7 +56,8 @@ def learn(
     model
         A classifier of your own. For `belief`: of single observations, with `init(key,
         num_classes)` and `apply(parameters, x)` in JAX, or `fit(X, y)` and `predict_proba(X)`. For
-        `paper`: of pairs of observations (`tasid.learning.paper`).
+        `paper`: likewise of pairs, by `init(key, observation_shape, num_actions)` and
+        `apply(parameters, x, x_next)`, or by `fit` and `predict_proba` on both, flat, side by side.
     starts
         How many start states the map has, as a check.
     run_dir

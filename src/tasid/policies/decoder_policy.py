@@ -156,7 +156,8 @@ class DecoderPolicy(Policy):
             x, x_next = np.pad(x, padding), np.pad(x_next, padding)
         shadow, confidence = np.zeros(n, np.intp), np.zeros(n)
         for k in np.unique(memory.cluster):
-            results = _compiled()(self.network, self.models[k, h], x, x_next)
+            decode = _predicted if hasattr(self.network.model, "copies") else _compiled()
+            results = decode(self.network, self.models[k, h], x, x_next)
             members = memory.cluster == k
             shadow[members], confidence[members] = (np.asarray(r)[:n][members] for r in results)
         return shadow, confidence
@@ -204,6 +205,12 @@ def _compiled() -> Any:
         return probabilities.argmax(axis=-1), probabilities.max(axis=-1)
 
     return jax.jit(decode, static_argnums=0)
+
+
+def _predicted(network: FlatModel, parameters: Any, x: Any, x_next: Any) -> Any:
+    """The decoder of a model that cannot be compiled."""
+    probabilities = np.exp(network.apply(parameters, x, x_next))
+    return probabilities.argmax(axis=-1), probabilities.max(axis=-1)
 
 
 def load_decoder_policy(artifact: Artifact, path: str | Path, model: Any = None) -> DecoderPolicy:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tasid.keys import Keys, Phase, episode_keys, fold_in, seed_key
 from tasid.learning.base import Callback, Diagnostics, Event, Learner, LearningResult
 from tasid.learning.paper.training import fit
-from tasid.networks import CNN, MLP, FlatModel
+from tasid.networks import CNN, MLP, FlatModel, pair_model
 from tasid.planning.robust_dp import RobustPlan
 from tasid.planning.values import return_range
 from tasid.policies.decoder_policy import DecoderPolicy
@@ -81,8 +81,8 @@ class TasidConfig:
     max_episodes: int = 10_000_000
     """Learning does not start if Theorem 2 asks for more."""
     model: Any = None
-    """The class F: a model of pairs (`tasid.networks.PairModel`). If None, the paper's: a `CNN` for
-    images, an `MLP` for other observations."""
+    """The class F: a model of pairs (`tasid.networks.PairModel`), or any with `fit(X, y)` and
+    `predict_proba(X)`. If None, the paper's: a `CNN` for images, an `MLP` otherwise."""
     hidden: tuple[int, ...] = (56, 56)
     """Sizes of the hidden layers of the MLP."""
     learning_rate: float = 3e-4
@@ -171,7 +171,8 @@ class Run:
         shape, model = tuple(self.target.observation_shape), self.config.model
         if model is None:
             model = CNN() if CNN().fits(shape) else MLP(tuple(self.config.hidden))
-        return FlatModel(model, shape, self.target.num_actions)
+        actions = self.target.num_actions
+        return FlatModel(pair_model(model, actions), shape, actions)
 
     @property
     def width(self) -> int:
@@ -244,6 +245,8 @@ class TasidLearner(Learner):
             )
         folder = None if run_dir is None else run_dir / "steps"
         run = Run(target, plan, self.config, seed, callbacks, folder)
+        if folder is not None:
+            run.network.describe()  # models that cannot be saved are refused before any episode
         if plan.simulator.starts.size > 1:
             return learn_each_start(run)
         each, steps = self.config.episodes_per_step(plan), plan.simulator.horizon - 1
