@@ -215,7 +215,8 @@ def page(size: str, records: list[Record]) -> Page:
         "it may be; N² policies are learned. Return over robust value and the share of episodes "
         "whose start is recognised: median seed (lowest … highest).",
         "In xor the start is the product of two signs in the first observation. With one prototype "
-        "per start, φ̂ separates groups by planes and cannot tell the starts apart.",
+        "per start, φ̂ separates groups by planes and cannot tell the starts apart. Nor can the "
+        "belief method's Gaussian emissions, whose belief is right from the next observation on.",
     )
     shown.sections.append(
         Section("Locks with several starts", paragraphs=text, tables=[Table(columns, rows)])
