@@ -130,7 +130,7 @@ def _tasid_jobs(what: LockSize, horizon: int) -> Iterator[Job]:
 def reading_jobs(size: str) -> list[Job]:
     """Both readings of what the paper leaves open about PPO, on seeds that are in no table.
 
-    Also the paper's method on forty locks, at a count that solves about a third of them.
+    Also the paper's method on forty locks, at a count that solves about a quarter of them.
     """
     budget = SIZES[size].baseline
     smoke = size == "smoke"
