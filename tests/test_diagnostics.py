@@ -172,6 +172,13 @@ def test_an_estimate_is_a_binomial_one():
     assert EtaEstimate.from_counts(0, 0, planned=0.1).low is None
 
 
+def test_misses_that_the_filter_assumes_do_not_refute_a_plan_without_slips():
+    found = EtaEstimate.from_counts(3, 5_000, planned=0.0, assumed=0.02)
+    assert found.planned == 0.0
+    assert found.p_value > 0.99
+    assert EtaEstimate.from_counts(200, 5_000, planned=0.0, assumed=0.02).p_value < 1e-6
+
+
 def test_earning_less_than_the_promise_is_a_warning(small):
     result, plan = small
     assert warnings_of(small) == []

@@ -66,12 +66,18 @@ class EtaEstimate:
     """Probability of at least as many differences if the planned η were right."""
 
     @classmethod
-    def from_counts(cls, misses: int, transitions: int, *, planned: float) -> EtaEstimate:
-        """From the number of differences among all transitions."""
+    def from_counts(
+        cls, misses: int, transitions: int, *, planned: float, assumed: float = 0.0
+    ) -> EtaEstimate:
+        """From the number of differences among all transitions.
+
+        A filter that assumes more slips than are planned also finds some that are none: the test is
+        against what it assumes.
+        """
         if transitions == 0:
             return cls(0.0, None, None, 0, planned, 1.0)
         low, high = binomial_interval(misses, transitions, confidence=0.95)
-        p_value = float(at_least(misses, transitions, planned))
+        p_value = float(at_least(misses, transitions, max(planned, assumed)))
         return cls(misses / transitions, low, high, transitions, planned, p_value)
 
 

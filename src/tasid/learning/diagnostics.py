@@ -125,7 +125,8 @@ def agreed_findings(
         avoidable = several & ~tally.blamed
         transitions = round(float(tally.taken[avoidable].sum()))
         missed = min(round(float(tally.misses[avoidable].sum())), transitions)
-        etas.append(EtaEstimate.from_counts(missed, transitions, planned=model.eta))
+        rates = {"planned": model.eta, "assumed": model.options().eta}
+        etas.append(EtaEstimate.from_counts(missed, transitions, **rates))
     can_forget = model.views is None and isinstance(result.best.emission, GaussianEmission)
     return Findings(
         eta=max(etas, key=lambda eta: eta.p_value),
