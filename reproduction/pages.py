@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from tasid.report.figures import PALETTE, style
@@ -159,5 +159,8 @@ def chart(
 def logarithmic(axes: Any) -> None:
     """Numbers along a logarithmic x-axis, without formulas."""
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high < 100 * low:  # powers of ten alone would be too few
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
