@@ -113,13 +113,14 @@ class HiddenMarkovModel:
         if len(parts) == 1:
             return run(sequences, counted)
         bounds = np.cumsum([len(part) for part in parts])[:-1]
+        counts = np.zeros(self.classes.number)
+        sums, evidence = np.zeros((counts.size, counted.shape[2])), []
         with ThreadPoolExecutor(self.config.threads) as pool:
-            results = list(pool.map(run, parts, np.split(counted, bounds)))
-        return Expectation(
-            np.sum([result.counts for result in results], axis=0),
-            np.sum([result.sums for result in results], axis=0),
-            *(np.concatenate([result[i] for result in results]) for i in (2, 3)),
-        )
+            # Added up as they come: sums of all batches together would take much memory.
+            for part in pool.map(run, parts, np.split(counted, bounds)):
+                counts, sums = counts + part.counts, sums + part.sums
+                evidence.append(part[2:])
+        return Expectation(counts, sums, *map(np.concatenate, zip(*evidence, strict=True)))
 
     def _expect_batch(
         self,

@@ -20,8 +20,9 @@ from tasid.targets.base import Target
 if TYPE_CHECKING:
     from tasid.learning.belief import BeliefConfig
 
-PROCESS_BYTES = 400 << 20
-"""What a process takes that has loaded everything and learned next to nothing."""
+PROCESS_BYTES = 750 << 20
+"""What a process takes at most that has loaded everything and played a batch: 430 MB with a lock,
+740 MB with the building."""
 
 CONTAINER_LIMITS = (
     "/sys/fs/cgroup/memory.max",
