@@ -341,3 +341,11 @@ def test_discovery_continues_and_replaces_no_map(run, talkative, tmp_path):
     code, _, error = run(*command)
     assert code == 2
     assert "--overwrite" in error
+    # Episodes of another environment are neither continued nor kept.
+    (out / "manifest.json").unlink()
+    other = [*source[:-1], "is_slippery=true", "--horizon", 12, "--eta", 0, "--out", out]
+    code, _, error = run(*other, "--episodes", 32)
+    assert code == 2
+    assert "holds something else" in error
+    run(*other, "--episodes", 32, "--overwrite")
+    assert len(EpisodeLog.open(out / "episodes")) <= 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
@@ -114,13 +115,22 @@ def discover(
     """Explore an environment without a map, and write its map."""
     from tasid.learning.discovery import discover as explore
     from tasid.report.page import write_report
-    from tasid.storage import ArtifactError, writer_lock
+    from tasid.storage import ArtifactError, read_json, write_json, writer_lock
 
     config = options.run_config(context.params, but=["episodes"])
     with writer_lock(out):
-        unfinished = {".lock", "episodes", "discovery"}  # the same command continues
-        if not overwrite and not unfinished.issuperset(path.name for path in out.iterdir()):
-            raise ArtifactError(f"out: {out} is not empty; choose another folder, or --overwrite")
+        stored, requested = out / "config.json", config.to_dict()
+        unfinished = {".lock", "config.json", "episodes", "discovery"}  # the same command continues
+        same = not (out / "episodes").exists() or (
+            stored.exists() and read_json(stored) == requested
+        )
+        if overwrite:
+            shutil.rmtree(out / "episodes", ignore_errors=True)
+        elif not (same and unfinished.issuperset(path.name for path in out.iterdir())):
+            raise ArtifactError(
+                f"out: {out} holds something else; choose another folder, or --overwrite"
+            )
+        write_json(stored, requested)
         found = explore(
             config.build_target().with_log(out / "episodes"),
             eta=config.eta,

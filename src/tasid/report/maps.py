@@ -239,7 +239,8 @@ def graph_figure(sim: AbstractSimulator, confidence: NDArray[np.floating[Any]]) 
         axes.plot([], [], color=PALETTE[color], label=name)
     axes.plot(x, y, "o", color=PALETTE["ink"], markersize=3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(title="confidence", fontsize=8.5, loc="outside lower center", ncols=3)
+    title = "share of the likeliest outcome" if sim.stochastic else "confidence"
+    figure.legend(title=title, fontsize=8.5, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -254,7 +254,8 @@ def _discovery_page(folder: Path) -> str:
     for s, a in np.transpose(np.unravel_index(least, confidence.shape)).tolist():
         names = (state_name(sim, s), action_name(sim, a), state_name(sim, sim.intended(0)[s, a]))
         rows.append((*names, confidence[s, a], tried[s, a]))
-    columns = ("state", "action", "likeliest successor", "confidence", "tried")
+    measure = "share of the likeliest outcome" if sim.stochastic else "confidence"
+    columns = ("state", "action", "likeliest successor", measure, "tried")
     section = Section(
         "Discovered map",
         found["warnings"],
